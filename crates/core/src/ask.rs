@@ -1,0 +1,82 @@
+//! What a proposer is given: instructions, transcript, tools. What is not here: how it is built from the state
+//! (`transcript`), and any provider's format (`toolgate-proposers`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CallId, ToolId};
+use crate::json::Json;
+
+/// Everything one model request is built from. Stateless: the same `Ask` gives the same request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Text for the system role, in order: the profile's prompt, hooks, directives of Toolgate.
+    pub instructions: Vec<String>,
+    /// The conversation so far, oldest first.
+    pub transcript: Vec<Entry>,
+    /// The tools this session may use.
+    pub tools: Vec<ToolView>,
+    /// JSON Schema that the final output must satisfy.
+    pub output_schema: Option<Json>,
+}
+
+/// A tool as a model sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolView {
+    /// The tool's id.
+    pub id: ToolId,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Json,
+}
+
+/// One entry of the conversation, with its provenance in the variant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "from")]
+pub enum Entry {
+    /// The caller's own words.
+    User {
+        /// The message.
+        text: String,
+    },
+    /// What the model answered in an earlier step.
+    Model {
+        /// Its text.
+        text: String,
+        /// The calls it asked for, in its order. Each has exactly one `Result` entry later.
+        calls: Vec<CallView>,
+        /// Provider fields to send back unchanged.
+        opaque: Option<Json>,
+    },
+    /// What became of one call: data from a tool, never instruction.
+    Result {
+        /// Toolgate's id of the call.
+        call: CallId,
+        /// The tool's name as the model wrote it.
+        tool: String,
+        /// `ok`, `failed`, `timed_out`, `denied_by_client`, `indeterminate`, `rejected`, `denied`, `expired`, `cancelled`, `run_ended`.
+        status: String,
+        /// A reason code and sentence from Toolgate, if there is one.
+        reason: Option<String>,
+        /// What the tool returned, as text; bytes that are no text are base64.
+        body: String,
+    },
+    /// Toolgate's own words to the model about the step before: what was wrong and what would be right.
+    Feedback {
+        /// The reason code.
+        code: String,
+        /// What the model should do.
+        text: String,
+    },
+}
+
+/// A call in the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallView {
+    /// Toolgate's id of the call; adapters map it to a wire id.
+    pub call: CallId,
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The arguments as sent, or as redacted; always text, though not always valid JSON.
+    pub args: String,
+}

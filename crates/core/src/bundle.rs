@@ -1,0 +1,2 @@
+//! The versioned configuration of a tenant.
+pub mod model;

@@ -1,0 +1,118 @@
+//! How a model is reached: provider kind, address, limits, secret reference. What is not here: the client that
+//! talks to it (`toolgate-proposers`).
+
+use serde::{Deserialize, Serialize};
+
+/// One entry of a bundle's `models`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelDef {
+    /// Which adapter speaks to it.
+    pub provider: Provider,
+    /// How calls travel: as native tool calls or in a text envelope.
+    #[serde(default)]
+    pub calls: CallForm,
+    /// Base URL, for example `http://127.0.0.1:8089/v1`; absent for scripted models.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The provider's model id; absent for scripted models.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Name of the environment variable that holds the API key; absent when none is needed.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// Sampling temperature in thousandths (700 = 0.7); absent means the provider's default.
+    #[serde(default)]
+    pub temperature_milli: Option<u32>,
+    /// Upper bound of the answer in tokens.
+    #[serde(default)]
+    pub max_output_tokens: Option<u32>,
+    /// The field that carries `max_output_tokens`.
+    #[serde(default)]
+    pub max_tokens_field: MaxTokensField,
+    /// Total time for one request in milliseconds, 1 to 600,000.
+    #[serde(default = "default_timeout_ms")]
+    pub timeout_ms: u64,
+    /// Further attempts after a transient failure, 0 to 10.
+    #[serde(default = "default_retries")]
+    pub retries: u32,
+    /// Requests of this model under way at once in one server, 1 to 10,000.
+    #[serde(default = "default_concurrency")]
+    pub max_concurrency: u32,
+    /// Accept listed harmless deviations of the text envelope (each recorded); off by default.
+    #[serde(default)]
+    pub lenient: bool,
+    /// Answers of a scripted model, in order.
+    #[serde(default)]
+    pub script: Vec<ScriptedAnswer>,
+    /// A scripted model repeats its last answer for ever instead of failing when the script runs out.
+    #[serde(default)]
+    pub repeat_last: bool,
+}
+
+const fn default_timeout_ms() -> u64 {
+    120_000
+}
+const fn default_retries() -> u32 {
+    2
+}
+const fn default_concurrency() -> u32 {
+    64
+}
+
+/// The adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// `POST {base_url}/chat/completions`, OpenAI style.
+    Openai,
+    /// Answers written in the bundle: for demos, tests and dry runs.
+    Scripted,
+}
+
+/// How calls travel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallForm {
+    /// The provider's own tool calls.
+    #[default]
+    Native,
+    /// A JSON envelope in the text, for endpoints without tool calls.
+    Envelope,
+}
+
+/// Which request field carries the output limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// `max_tokens`.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`.
+    MaxCompletionTokens,
+}
+
+/// One answer of a scripted model. Exactly one of the fields is set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum ScriptedAnswer {
+    /// Ask for these calls.
+    Calls(Vec<ScriptedCall>),
+    /// Say done with this output (any JSON).
+    Done(serde_json::Value),
+    /// Answer this raw text through the envelope parser.
+    Text(String),
+    /// Fail as a provider does.
+    Fail(crate::proposal::ProviderFailure),
+}
+
+/// One call of a scripted answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedCall {
+    /// The tool's name, passed on as written.
+    pub tool: String,
+    /// The arguments.
+    #[serde(default)]
+    pub args: serde_json::Value,
+}
