@@ -1,1 +1,26 @@
-//! placeholder
+//! The append-only log of Toolgate on PostgreSQL, on SQLite and in memory, behind one contract.
+//!
+//! Promises: what `append` acknowledged is durable; each session has one chain of rows without gap or fork; an owner that
+//! was replaced cannot write; rows are never changed; a tenant reads only its own. What is not here: decisions (`toolgate-core`),
+//! HTTP and session actors (`toolgate-server`).
+
+mod append;
+mod error;
+mod event_log;
+mod keys;
+mod name;
+mod record;
+mod row;
+mod session;
+
+pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, TakeOver, TakenOver};
+pub use error::{Guard, StoreError};
+pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
+pub use keys::WrappedKey;
+pub use name::{KeyId, NodeId, NodeIdentity};
+pub use record::{
+    ApiKeyRow, ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey,
+    IdempotencyRow, InboxPut, InboxRow, NodeRow, OutboxRow, SecurityCursor, SecurityRow,
+};
+pub use row::{AFTER_CLOSE, Marks, Row, SESSION_CLOSED};
+pub use session::{Page, SessionCursor, SessionFilter, SessionKey, SessionRow, Wanted};
