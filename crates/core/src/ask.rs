@@ -17,6 +17,10 @@ pub struct Ask {
     pub tools: Vec<ToolView>,
     /// JSON Schema that the final output must satisfy.
     pub output_schema: Option<Json>,
+    /// Model rounds that ended earlier in this session, over all its runs: answered, unreadable or failed, each counts
+    /// one, however many ballots it had. A scripted model answers with the entry of this index, so that it goes on at
+    /// the right place after a restart.
+    pub answers_so_far: u32,
 }
 
 /// A tool as a model sees it.

@@ -13,6 +13,11 @@ mod strict;
 
 pub use strict::{JsonFault, JsonFaultKind};
 
+/// Reads a JSON text strictly into a value, without making it canonical; see [`JsonFaultKind`] for what is refused.
+pub fn read_strict(text: &str) -> Result<Value, JsonFault> {
+    strict::parse(text)
+}
+
 /// A JSON value in canonical form: RFC 8785, with 64-bit integers written digit for digit.
 ///
 /// Two texts that differ only in spacing, key order, escapes or the spelling of a number (`1`, `1.0`, `10e-1`) give one

@@ -39,9 +39,19 @@ pub struct ModelDef {
     /// Requests of this model under way at once in one server, 1 to 10,000.
     #[serde(default = "default_concurrency")]
     pub max_concurrency: u32,
-    /// Accept listed harmless deviations of the text envelope (each recorded); off by default.
+    /// Accept listed harmless deviations (each recorded): of the text envelope, calls written as text that name offered
+    /// tools, and a `functions.` prefix of tool names. Off by default.
     #[serde(default)]
     pub lenient: bool,
+    /// What stands in `content` of an earlier assistant message that has calls and no text.
+    #[serde(default)]
+    pub call_content: CallContent,
+    /// In which form the arguments of earlier calls go back to the provider.
+    #[serde(default)]
+    pub history_args: HistoryArgs,
+    /// Which ids calls carry on the wire.
+    #[serde(default)]
+    pub wire_ids: WireIds,
     /// Answers of a scripted model, in order.
     #[serde(default)]
     pub script: Vec<ScriptedAnswer>,
@@ -90,6 +100,41 @@ pub enum MaxTokensField {
     MaxTokens,
     /// `max_completion_tokens`.
     MaxCompletionTokens,
+}
+
+/// What stands in `content` of an earlier assistant message that has calls and no text; providers disagree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallContent {
+    /// `null`.
+    #[default]
+    Null,
+    /// The empty string.
+    Empty,
+    /// No `content` key.
+    Omit,
+}
+
+/// In which form the arguments of earlier calls go back to the provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryArgs {
+    /// A string that holds JSON, as OpenAI has it.
+    #[default]
+    String,
+    /// A JSON object, as Ollama's own API has it.
+    Object,
+}
+
+/// Which ids calls carry on the wire. Toolgate's own ids stay the authority in either case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WireIds {
+    /// Toolgate's call id.
+    #[default]
+    Full,
+    /// Nine letters and digits, as Mistral demands.
+    Nine,
 }
 
 /// One answer of a scripted model. Exactly one of the fields is set.
