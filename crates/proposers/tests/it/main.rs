@@ -1,0 +1,1 @@
+//! One binary for the tests of the adapters.
