@@ -1,0 +1,257 @@
+//! Decides one input: pure, synchronous, reads nothing but its arguments. One file per kind of input stands below; this
+//! one holds the match, the draft they write on, and how runs move on and end. What is not here: the fold (`apply`).
+
+use crate::apply::apply;
+use crate::bundle::Bundle;
+use crate::event::{
+    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, OutcomeRefused, RunContent, RunEnded,
+};
+use crate::id::CallId;
+use crate::input::{Input, OutcomeReport, Stamped};
+use crate::json::Json;
+use crate::output::{NotExecuted, Outcome, OutcomeStatus};
+use crate::profile::{OnReject, Profile};
+use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
+use crate::session::{Call, CallState, Phase, Session};
+use crate::time::Timestamp;
+use crate::tool::ToolClass;
+
+mod advance;
+mod approval;
+mod ballot;
+mod calls;
+mod client;
+mod open;
+mod outcome;
+mod redact;
+mod stop;
+mod tick;
+
+pub use approval::approval_digest;
+
+/// Times a `read` or `idempotent` call is sent at most.
+pub const MAX_ATTEMPTS: u32 = 5;
+/// Refused reports recorded per run; further ones are answered only.
+pub const MAX_REFUSALS_RECORDED: u32 = 32;
+
+/// What follows from an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// What is to be appended; empty means nothing changes and nothing is logged.
+    pub events: Vec<Event>,
+    /// What the sender is told once the events are durable.
+    pub reply: Reply,
+}
+
+/// The answer to the sender of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// Taken.
+    Accepted,
+    /// Nothing was due.
+    Unchanged,
+    /// The same input was taken before.
+    Already {
+        /// Where it stands in the log.
+        seq: u64,
+    },
+    /// It does not fit now.
+    Refused(Refusal),
+}
+
+/// Decides one input against the state and the pinned bundle.
+#[must_use]
+pub fn decide(session: &Session, bundle: &Bundle, stamped: &Stamped) -> Decided {
+    if let Some((_, seq)) =
+        stamped.id.as_ref().and_then(|id| session.recent_inputs.iter().find(|(known, _)| known == id))
+    {
+        return Decided { events: Vec::new(), reply: Reply::Already { seq: *seq } };
+    }
+    let mut draft = Draft { session: session.clone(), bundle, at: stamped.at, events: Vec::new() };
+    let reply = match (&stamped.input, session.closed, session.opened.is_some()) {
+        (Input::Open(open), _, _) => open::open(&mut draft, open),
+        (_, _, false) => Err(Refusal::new(RefusalCode::NotOpen, "the session is not open")),
+        (Input::Outcome(report), _, true) => outcome::outcome(&mut draft, report),
+        (Input::Tick, true, true) | (Input::Recovered, true, true) => Ok(Reply::Unchanged),
+        (_, true, true) => Err(Refusal::new(RefusalCode::SessionClosed, "the session is closed")),
+        (Input::Classified(classified), false, true) => open::classified(&mut draft, classified),
+        (Input::Message(message), false, true) => open::message(&mut draft, message),
+        (Input::Ballot(cast), false, true) => ballot::ballot(&mut draft, cast),
+        (Input::CallAck(ack), false, true) => client::acknowledge(&mut draft, ack),
+        (Input::ClientAttached(client), false, true) => client::attach(&mut draft, client),
+        (Input::Approval(answer), false, true) => approval::answer(&mut draft, answer),
+        (Input::Tick, false, true) => tick::tick(&mut draft),
+        (Input::Recovered, false, true) => tick::recovered(&mut draft),
+        (Input::Cancel(stop), false, true) => stop::cancel(&mut draft, stop),
+        (Input::Close(stop), false, true) => stop::close(&mut draft, stop),
+    };
+    let reply = reply.unwrap_or_else(Reply::Refused);
+    Decided { events: draft.events, reply }
+}
+
+/// A working copy of the state and the events that led to it.
+#[derive(Debug, Clone)]
+struct Draft<'a> {
+    session: Session,
+    bundle: &'a Bundle,
+    at: Timestamp,
+    events: Vec<Event>,
+}
+
+impl<'a> Draft<'a> {
+    fn push(&mut self, event: Event) {
+        apply(&mut self.session, &event);
+        self.events.push(event);
+    }
+
+    /// The session's profile in the pinned bundle.
+    fn profile(&self) -> Option<&'a Profile> {
+        self.session.profile.as_ref().and_then(|name| self.bundle.profile(name))
+    }
+
+    /// Whether this rejection ends the run. A forged identity always does.
+    fn ends_run(&self, reason: RejectReason) -> bool {
+        reason == RejectReason::CrossTenantDenied
+            || self.profile().is_some_and(|profile| profile.on_reject.get(&reason) == Some(&OnReject::End))
+    }
+
+    fn dispatch(&mut self, call: &CallId, dispatch: crate::event::Dispatch) {
+        let Some((run, step)) = self.step() else { return };
+        self.push(Event::CallDispatched(CallDispatched { call: call.clone(), run, step, dispatch }));
+    }
+
+    /// Run and step that are under way.
+    fn step(&self) -> Option<(u32, u32)> {
+        let run = self.session.active_run()?;
+        match &run.phase {
+            Phase::Asking(round) => Some((run.no, round.step)),
+            Phase::Acting(step) => Some((run.no, step.no)),
+            Phase::Ended(_) => None,
+        }
+    }
+
+    /// Writes the one terminal record of a call.
+    fn end_call(&mut self, id: &CallId, close: Close) {
+        let Some(call) = self.session.call(id) else { return };
+        let Some((run, step)) = self.step() else { return };
+        let attempt = match &call.state {
+            CallState::Dispatched(open) => open.attempt,
+            CallState::Waiting(_) | CallState::Queued | CallState::Ended(_) => 0,
+        };
+        let output = close.outcome.as_ref().and_then(|outcome| outcome.output.as_ref());
+        let event = CallEnded {
+            call: id.clone(),
+            run,
+            step,
+            attempt,
+            end: close.end,
+            cause: close.cause,
+            replaced_by: close.replaced_by,
+            output_bytes: output.map_or(0, crate::output::Output::size),
+            content: EndedContent { outcome: close.outcome, detail: close.detail },
+        };
+        self.push(Event::CallEnded(Box::new(event)));
+    }
+
+    /// Ends the run: first every open call gets its terminal record (ruling 13), then the ending is written.
+    fn end_run(&mut self, ending: Ending, output: Option<Json>, detail: Option<String>) {
+        let open: Vec<Call> =
+            self.session.calls().iter().filter(|call| !matches!(call.state, CallState::Ended(_))).cloned().collect();
+        for call in open {
+            self.end_call(&call.id, Close::because(&call, ending));
+        }
+        let run = self.session.run.as_ref();
+        let event = RunEnded {
+            run: run.map_or(1, |run| run.no),
+            ending,
+            steps: run.map_or(0, |run| run.steps + u32::from(ending == Ending::Done)),
+            tool_calls: run.map_or(0, |run| run.tool_calls),
+            model_calls: run.map_or(0, |run| run.model_calls),
+            content: RunContent { output, detail },
+        };
+        self.push(Event::RunEnded(event));
+    }
+
+    /// Whether a call that may or may not have happened stops the run.
+    fn stops_in_doubt(&self, call: &Call, status: OutcomeStatus) -> bool {
+        status == OutcomeStatus::Indeterminate
+            && call.class == Some(ToolClass::Once)
+            && self.profile().is_some_and(|profile| profile.on_indeterminate == OnReject::End)
+    }
+
+    /// Refuses a report; records that it was made, up to a cap.
+    fn refuse_report(&mut self, report: &OutcomeReport, refusal: Refusal) -> Refusal {
+        let (run, recorded) = self.session.run.as_ref().map_or((0, 0), |run| (run.no, run.refused_reports));
+        if recorded < MAX_REFUSALS_RECORDED {
+            self.push(Event::OutcomeRefused(OutcomeRefused {
+                run,
+                call: report.call.clone(),
+                code: refusal.code,
+                reporter: report.reporter.clone(),
+                claimed: report.outcome.status,
+            }));
+        }
+        refusal
+    }
+}
+
+/// How a call is to be closed.
+struct Close {
+    end: CallEnd,
+    cause: EndCause,
+    outcome: Option<Outcome>,
+    detail: Option<String>,
+    replaced_by: Option<CallId>,
+}
+
+impl Close {
+    fn not_executed(why: NotExecuted, cause: EndCause, detail: &str) -> Self {
+        Self {
+            end: CallEnd::NotExecuted(why),
+            cause,
+            outcome: None,
+            detail: Some(detail.to_owned()),
+            replaced_by: None,
+        }
+    }
+
+    fn unknown(status: OutcomeStatus, cause: EndCause, detail: &str) -> Self {
+        Self {
+            end: CallEnd::Outcome(status),
+            cause,
+            outcome: Some(Outcome::bare(status, detail)),
+            detail: Some(detail.to_owned()),
+            replaced_by: None,
+        }
+    }
+
+    /// What the end of the run makes of an open call: sent means unknown, not sent means not executed.
+    fn because(call: &Call, ending: Ending) -> Self {
+        let sent = matches!(call.state, CallState::Dispatched(_));
+        match (sent, ending) {
+            (true, Ending::DeadlineExceeded) => Self::unknown(
+                OutcomeStatus::TimedOut,
+                EndCause::Timeout,
+                "the run's deadline passed before an outcome came; it may have happened",
+            ),
+            (true, Ending::Cancelled) => Self::unknown(
+                OutcomeStatus::Indeterminate,
+                EndCause::Cancelled,
+                "the run was cancelled while it was under way; it may have happened",
+            ),
+            (true, _) => Self::unknown(
+                OutcomeStatus::Indeterminate,
+                EndCause::RunEnded,
+                "the run ended while it was under way; it may have happened",
+            ),
+            (false, Ending::Cancelled) => Self::not_executed(
+                NotExecuted::Cancelled,
+                EndCause::Cancelled,
+                "the run was cancelled before it was sent",
+            ),
+            (false, _) => {
+                Self::not_executed(NotExecuted::RunEnded, EndCause::RunEnded, "the run ended before it was sent")
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! How a run moves on: the next calls are sent, or the bounds are checked before the model is asked again.
+
+use super::{Close, Draft};
+use crate::event::{CallEnd, Dispatch, EndCause};
+use crate::output::NotExecuted;
+use crate::reason::Ending;
+use crate::session::{Call, CallState, Phase, Step};
+use crate::tool::Venue;
+
+/// What an allowed call may do now.
+enum Turn {
+    /// It may be sent.
+    Send(Dispatch),
+    /// It holds its place until a client comes.
+    NeedsClient,
+    /// An equal keyed call of this step is still open; it waits for that one.
+    HeldByKey,
+}
+
+impl Draft<'_> {
+    /// Sends what may be sent, answers what an equal call has answered, and checks the bounds between steps.
+    pub(super) fn advance(&mut self) {
+        loop {
+            let Some(run) = self.session.active_run() else { return };
+            let Phase::Acting(step) = &run.phase else { return self.check_bounds() };
+            if self.at >= run.deadline_at {
+                return self.end_run(Ending::DeadlineExceeded, None, None);
+            }
+            let limit = usize::try_from(run.limits.max_parallel_calls).unwrap_or(usize::MAX);
+            let running = step.calls.iter().filter(|call| matches!(call.state, CallState::Dispatched(_))).count();
+            match self.next_move(step, limit.saturating_sub(running)) {
+                Some(Move::Send(call, dispatch)) => self.dispatch(&call.id, dispatch),
+                Some(Move::Replay(call)) => self.replay(&call),
+                None => return,
+            }
+        }
+    }
+
+    /// The first thing that may happen now, in proposed order.
+    fn next_move(&self, step: &Step, mut slots: usize) -> Option<Move> {
+        for call in step.calls.iter().filter(|call| matches!(call.state, CallState::Queued)) {
+            if self.recorded_success(call) {
+                return Some(Move::Replay(Box::new(call.clone())));
+            }
+            if slots == 0 {
+                return None;
+            }
+            match self.turn(&step.calls, call) {
+                Turn::Send(dispatch) => return Some(Move::Send(Box::new(call.clone()), dispatch)),
+                Turn::NeedsClient => slots -= 1,
+                Turn::HeldByKey => {}
+            }
+        }
+        None
+    }
+
+    fn turn(&self, calls: &[Call], call: &Call) -> Turn {
+        let held = call.idempotency_key.is_some()
+            && calls.iter().take_while(|other| other.id != call.id).any(|other| {
+                other.tool == call.tool
+                    && other.idempotency_key == call.idempotency_key
+                    && !matches!(other.state, CallState::Ended(_))
+            });
+        if held {
+            return Turn::HeldByKey;
+        }
+        match self.leave_to_send(call, 1) {
+            Some(dispatch) => Turn::Send(dispatch),
+            None => Turn::NeedsClient,
+        }
+    }
+
+    /// The leave to send a call now; none when it needs a client and none has come.
+    pub(super) fn leave_to_send(&self, call: &Call, attempt: u32) -> Option<Dispatch> {
+        let timeout_ms = call.tool.as_ref().and_then(|id| self.bundle.tool(id)).map_or(0, |tool| tool.def.timeout_ms);
+        let instance = match call.venue {
+            Some(Venue::Client) => Some(self.session.executor.clone()?),
+            Some(Venue::Server) | None => None,
+        };
+        Some(Dispatch { attempt, deadline_at: self.at.plus_ms(timeout_ms), instance })
+    }
+
+    fn recorded_success(&self, call: &Call) -> bool {
+        let Some((tool, key)) = call.tool.as_ref().zip(call.idempotency_key.as_ref()) else { return false };
+        self.session.idempotency.get(tool).is_some_and(|keys| keys.contains_key(key))
+    }
+
+    /// Closes a call whose key has succeeded since it was allowed: the same arguments get that outcome, others a refusal.
+    fn replay(&mut self, call: &Call) {
+        let earlier = call
+            .tool
+            .as_ref()
+            .zip(call.idempotency_key.as_ref())
+            .and_then(|(tool, key)| self.session.idempotency.get(tool)?.get(key).cloned());
+        let Some(earlier) = earlier else { return };
+        let same = call.args_hash == Some(earlier.args_hash);
+        let detail = if same {
+            "idempotent_replay: an equal call of this step succeeded first; its outcome is returned"
+        } else {
+            "idempotency_conflict: this key succeeded first with other arguments; use a fresh key"
+        };
+        self.end_call(
+            &call.id,
+            Close {
+                end: CallEnd::NotExecuted(NotExecuted::Rejected),
+                cause: EndCause::Replayed,
+                outcome: same.then_some(earlier.outcome),
+                detail: Some(detail.to_owned()),
+                replaced_by: None,
+            },
+        );
+    }
+
+    /// Ends the run if it may not ask the model again.
+    pub(super) fn check_bounds(&mut self) {
+        let Some(run) = self.session.active_run() else { return };
+        let Phase::Asking(round) = &run.phase else { return };
+        if !round.ballots.is_empty() {
+            return;
+        }
+        let limits = &run.limits;
+        let ending = if self.at >= run.deadline_at {
+            Ending::DeadlineExceeded
+        } else if run.parse_failures >= limits.max_parse_failures {
+            Ending::MaxParseFailuresExceeded
+        } else if run.rejections >= limits.max_consecutive_rejections {
+            Ending::MaxConsecutiveRejectionsExceeded
+        } else if run.steps >= limits.max_steps {
+            Ending::MaxStepsExceeded
+        } else if run.model_calls.saturating_add(limits.ballots) > limits.max_model_calls {
+            Ending::MaxModelCallsExceeded
+        } else {
+            return;
+        };
+        self.end_run(ending, None, None);
+    }
+}
+
+enum Move {
+    Send(Box<Call>, Dispatch),
+    Replay(Box<Call>),
+}

@@ -1,0 +1,227 @@
+//! Starts: a session, its profile, its runs.
+
+use std::collections::BTreeMap;
+
+use super::{Draft, Reply};
+use crate::bundle::ClassRule;
+use crate::event::{
+    ClassificationContent, ClassificationReceived, Event, Limits, MessageReceived, OpenedContent, ProfileChosen,
+    RULES_VERSION, RunStarted, SCHEMA_ENGINE, SessionOpened, TextContent,
+};
+use crate::id::{Label, ProfileName, Tag};
+use crate::input::{Classified, Message, Narrowed, Open};
+use crate::profile::{Harness, Profile};
+use crate::reason::{Ending, Refusal, RefusalCode};
+use crate::schema::Schema;
+
+/// A profile and how it was found.
+struct Choice {
+    profile: ProfileName,
+    label: Option<Label>,
+    overrides: BTreeMap<Tag, u32>,
+}
+
+pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal> {
+    if draft.session.opened.is_some() {
+        return Err(Refusal::new(RefusalCode::AlreadyOpen, "the session is open already"));
+    }
+    if let Some(schema) = &open.output_schema {
+        Schema::compile(&schema.value())
+            .map_err(|fault| Refusal::new(RefusalCode::OutputSchemaInvalid, fault.to_string()))?;
+    }
+    let choice = choose(draft, open)?;
+    if let Some(choice) = &choice {
+        permit(open.ceiling.as_ref(), &choice.profile)?;
+        narrower(draft.bundle.profile(&choice.profile), &open.limits)?;
+    }
+    draft.push(Event::SessionOpened(Box::new(SessionOpened {
+        tenant: open.tenant.clone(),
+        by: open.by.clone(),
+        alias: open.alias.clone(),
+        bundle: open.bundle,
+        profile: open.profile.clone(),
+        label: open.label.clone(),
+        ceiling: open.ceiling.clone(),
+        capabilities: open.capabilities.clone(),
+        limits: open.limits,
+        rules_version: RULES_VERSION,
+        trace: open.trace.clone(),
+        agent: None,
+        parent: None,
+        forked_from: None,
+        content: OpenedContent {
+            prompt: open.prompt.clone(),
+            output_schema: open.output_schema.clone(),
+            metadata: open.metadata.clone(),
+        },
+    })));
+    if let Some(choice) = choice {
+        begin(draft, choice);
+    }
+    Ok(Reply::Accepted)
+}
+
+/// The profile that the request names, or none when a classifier is to be asked.
+fn choose(draft: &Draft<'_>, open: &Open) -> Result<Option<Choice>, Refusal> {
+    let classification = draft.bundle.classification();
+    let rule = open.label.as_ref().map(|label| {
+        let rules =
+            classification.ok_or_else(|| Refusal::new(RefusalCode::UnknownLabel, "the bundle has no labels"))?;
+        match rules.rules.get(label) {
+            Some(rule) => Ok((rule, Some(label.clone()))),
+            None => rules.default.as_ref().map(|rule| (rule, None)).ok_or_else(|| {
+                Refusal::new(
+                    RefusalCode::UnknownLabel,
+                    format!("the bundle has no label `{label}` and no default rule"),
+                )
+            }),
+        }
+    });
+    match (&open.profile, rule.transpose()?) {
+        (Some(profile), None) => {
+            if draft.bundle.profile(profile).is_none() {
+                let detail = format!("the bundle has no profile `{profile}`");
+                return Err(Refusal::new(RefusalCode::UnknownProfile, detail));
+            }
+            Ok(Some(Choice { profile: profile.clone(), label: None, overrides: BTreeMap::new() }))
+        }
+        (named, Some((rule, label))) => {
+            if named.as_ref().is_some_and(|named| *named != rule.profile) {
+                let detail = format!("the label leads to the profile `{}`, but another one was named", rule.profile);
+                return Err(Refusal::new(RefusalCode::ProfileNotPermitted, detail));
+            }
+            Ok(Some(by_rule(rule, label)))
+        }
+        (None, None) if classification.is_some_and(|c| c.model.is_some()) => Ok(None),
+        (None, None) => Err(Refusal::new(RefusalCode::ProfileRequired, "name a profile or a label")),
+    }
+}
+
+fn by_rule(rule: &ClassRule, label: Option<Label>) -> Choice {
+    Choice { profile: rule.profile.clone(), label, overrides: rule.trace_requirements.clone() }
+}
+
+fn permit(ceiling: Option<&std::collections::BTreeSet<ProfileName>>, profile: &ProfileName) -> Result<(), Refusal> {
+    if ceiling.is_none_or(|allowed| allowed.contains(profile)) {
+        return Ok(());
+    }
+    Err(Refusal::new(RefusalCode::ProfileNotPermitted, format!("the credential may not use the profile `{profile}`")))
+}
+
+/// Each asked bound must be at least 1 and no wider than the profile's.
+fn narrower(profile: Option<&Profile>, asked: &Narrowed) -> Result<(), Refusal> {
+    let Some(harness) = profile.and_then(|profile| profile.harness.as_ref()) else { return Ok(()) };
+    let bounds = [
+        ("max_steps", asked.max_steps.map(u64::from), u64::from(harness.max_steps)),
+        ("max_tool_calls", asked.max_tool_calls.map(u64::from), u64::from(harness.max_tool_calls)),
+        (
+            "max_model_calls",
+            asked.max_model_calls.map(u64::from),
+            u64::from(harness.max_model_calls.unwrap_or(u32::MAX)),
+        ),
+        ("deadline_ms", asked.deadline_ms, harness.deadline_ms),
+    ];
+    for (name, asked, limit) in bounds {
+        if asked.is_some_and(|value| value == 0 || value > limit) {
+            let detail = format!("`{name}` must be from 1 to the profile's {limit}");
+            return Err(Refusal::new(RefusalCode::LimitNotNarrower, detail));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn classified(draft: &mut Draft<'_>, answer: &Classified) -> Result<Reply, Refusal> {
+    if draft.session.classifying != Some(answer.attempt) {
+        return Err(Refusal::new(RefusalCode::StaleAnswer, "the classifier's question is answered or was asked again"));
+    }
+    let (found, failed) = match &answer.result {
+        Ok(label) => (Some(label.clone()), None),
+        Err(failure) => (None, Some(failure.clone())),
+    };
+    let text = found.as_ref().map(|found| found.label.clone());
+    let why = failed.as_ref().map(|failed| failed.detail.clone());
+    draft.push(Event::ClassificationReceived(ClassificationReceived {
+        attempt: answer.attempt,
+        usage: answer.usage,
+        content: ClassificationContent { found, failed },
+    }));
+    let rules = draft.bundle.classification();
+    let label = text.and_then(|text| Label::new(text).ok());
+    let rule = label.as_ref().and_then(|label| rules?.rules.get(label)).map(|rule| (rule, label.clone()));
+    let rule = rule.or_else(|| rules?.default.as_ref().map(|rule| (rule, None)));
+    let ceiling = draft.session.opened.as_ref().and_then(|opened| opened.ceiling.clone());
+    match rule {
+        Some((rule, label)) if permit(ceiling.as_ref(), &rule.profile).is_ok() => begin(draft, by_rule(rule, label)),
+        Some((rule, _)) => {
+            let detail = format!("the label leads to the profile `{}`, which the credential may not use", rule.profile);
+            draft.end_run(Ending::ClassificationFailed, None, Some(detail));
+        }
+        None => {
+            let detail = why.unwrap_or_else(|| "the bundle has no rule for the label, and no default".to_owned());
+            draft.end_run(Ending::ClassificationFailed, None, Some(detail));
+        }
+    }
+    Ok(Reply::Accepted)
+}
+
+pub(super) fn message(draft: &mut Draft<'_>, message: &Message) -> Result<Reply, Refusal> {
+    if draft.session.active_run().is_some() || draft.session.classifying.is_some() {
+        return Err(Refusal::new(RefusalCode::RunActive, "a run is under way; wait for its ending or cancel it"));
+    }
+    if draft.session.profile.is_none() {
+        let detail = "the session never got a profile; start another session";
+        return Err(Refusal::new(RefusalCode::ProfileRequired, detail));
+    }
+    let content = TextContent { text: message.text.clone() };
+    draft.push(Event::MessageReceived(MessageReceived { by: message.by.clone(), content }));
+    start_run(draft);
+    Ok(Reply::Accepted)
+}
+
+/// Fixes the profile and starts the first run.
+fn begin(draft: &mut Draft<'_>, choice: Choice) {
+    let mut required =
+        draft.bundle.profile(&choice.profile).map(|profile| profile.trace_requirements.clone()).unwrap_or_default();
+    required.extend(choice.overrides);
+    draft.push(Event::ProfileChosen(ProfileChosen {
+        profile: choice.profile,
+        label: choice.label,
+        trace_requirements: required,
+    }));
+    start_run(draft);
+}
+
+fn start_run(draft: &mut Draft<'_>) {
+    let Some(profile) = draft.profile() else { return };
+    let Some(harness) = &profile.harness else { return };
+    let asked = draft.session.opened.as_ref().map(|opened| opened.limits).unwrap_or_default();
+    let limits = resolve(profile, harness, &asked);
+    let deadline_at = draft.at.plus_ms(limits.deadline_ms);
+    draft.push(Event::RunStarted(RunStarted {
+        run: draft.session.run.as_ref().map_or(1, |run| run.no + 1),
+        rules_version: RULES_VERSION,
+        schema_engine: SCHEMA_ENGINE.to_owned(),
+        limits,
+        deadline_at,
+    }));
+    draft.check_bounds();
+}
+
+/// The bounds of a run: what was asked, never wider than the profile.
+fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed) -> Limits {
+    let (ballots, retries) = profile.consensus.as_ref().map_or((1, 0), |c| (c.n, c.retries));
+    let max_steps = asked.max_steps.unwrap_or(u32::MAX).min(harness.max_steps);
+    let all_steps = harness.max_steps.saturating_mul(ballots).saturating_mul(1 + retries);
+    let max_model_calls = harness.max_model_calls.unwrap_or(all_steps);
+    Limits {
+        max_steps,
+        max_tool_calls: asked.max_tool_calls.unwrap_or(u32::MAX).min(harness.max_tool_calls),
+        max_model_calls: asked.max_model_calls.unwrap_or(u32::MAX).min(max_model_calls),
+        deadline_ms: asked.deadline_ms.unwrap_or(u64::MAX).min(harness.deadline_ms),
+        max_parallel_calls: harness.max_parallel_calls,
+        max_consecutive_rejections: harness.max_consecutive_rejections,
+        max_parse_failures: harness.max_parse_failures,
+        repeat_limit: harness.repeat_limit,
+        ballots,
+    }
+}

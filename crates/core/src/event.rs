@@ -1,0 +1,642 @@
+//! Facts in the log, past tense. Everything that tells content stands in a field named `content`, what must vanish when
+//! the call ends in `sealed`; all other fields are safe to show. What is not here: bytes, hashes, keys (the store's codec).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::consensus::Tally;
+use crate::id::{
+    ActorId, ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, Tag, TenantId,
+    ToolId,
+};
+use crate::input::{ClassificationFailure, ClassifiedLabel, Narrowed, Reporter, Seat};
+use crate::json::Json;
+use crate::output::{NotExecuted, Outcome, OutcomeStatus};
+use crate::pipeline::{Decision, Layer};
+use crate::proposal::{Ballot, Usage};
+use crate::reason::{Ending, RefusalCode, RejectReason};
+use crate::time::Timestamp;
+use crate::tool::{ToolClass, Venue};
+
+mod kind;
+
+pub use kind::Marks;
+
+/// Version of the deciding behaviour. A change that would decide an old log differently gets a new number.
+pub const RULES_VERSION: u32 = 1;
+
+/// The schema engine that decided, recorded per run (ruling 11).
+pub const SCHEMA_ENGINE: &str = "jsonschema 0.61";
+
+/// An event as the log holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// Place in the log, from 1 without gaps.
+    pub seq: u64,
+    /// The ownership under which it was written.
+    pub epoch: u64,
+    /// When the input that caused it arrived.
+    pub at: Timestamp,
+    /// The input's id; only on the event that records the input.
+    pub input_id: Option<InputId>,
+    /// The fact.
+    pub event: Event,
+}
+
+/// A fact in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Event {
+    /// Input: a session was started.
+    SessionOpened(Box<SessionOpened>),
+    /// By the store: a node took the session over.
+    OwnerChanged(OwnerChanged),
+    /// Input: the classifier answered.
+    ClassificationReceived(ClassificationReceived),
+    /// Decision: the profile and evidence of the session.
+    ProfileChosen(ProfileChosen),
+    /// Input: a further message.
+    MessageReceived(MessageReceived),
+    /// Decision: a run began under these bounds.
+    RunStarted(RunStarted),
+    /// Input: a model answered.
+    BallotReceived(Box<BallotReceived>),
+    /// Decision: how the ballots of a round added up.
+    ConsensusDecided(ConsensusDecided),
+    /// Decision: a call was allowed, rejected or escalated.
+    CallDecided(Box<CallDecided>),
+    /// Decision: an allowed call may be sent now.
+    CallDispatched(CallDispatched),
+    /// Input: a client took a call over.
+    CallAcknowledged(CallAcknowledged),
+    /// Input or decision (see `CallEnded::cause`): the one terminal record of a call.
+    CallEnded(Box<CallEnded>),
+    /// Input: an approver decided.
+    ApprovalDecided(ApprovalDecided),
+    /// Decision: a step without calls is over (unreadable, not done yet, no consensus).
+    StepEnded(StepEnded),
+    /// Decision: a run is over.
+    RunEnded(RunEnded),
+    /// Input: a client is ready to execute.
+    ClientAttached(AttachedClient),
+    /// Input: somebody stops the run.
+    CancelRequested(StopRequested),
+    /// Input: somebody closes the session.
+    CloseRequested(StopRequested),
+    /// Decision: the session is closed; nothing but refusals and erasures may follow.
+    SessionClosed(SessionClosed),
+    /// Input: time passed, and something was due.
+    Ticked(Ticked),
+    /// Input: the new owner found work whose fate is unknown.
+    Recovered(Ticked),
+    /// An input that claims an effect was refused; capped per run.
+    OutcomeRefused(OutcomeRefused),
+}
+
+/// See [`Event::SessionOpened`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOpened {
+    /// Owner of the session.
+    pub tenant: TenantId,
+    /// Who started it.
+    pub by: ActorId,
+    /// The caller's id.
+    pub alias: Option<String>,
+    /// The pinned bundle.
+    pub bundle: Sha256Digest,
+    /// The profile asked for.
+    pub profile: Option<ProfileName>,
+    /// The label asked for.
+    pub label: Option<Label>,
+    /// Profiles the credential may use.
+    pub ceiling: Option<BTreeSet<ProfileName>>,
+    /// What the caller's client can do.
+    pub capabilities: BTreeSet<Capability>,
+    /// Narrower bounds.
+    pub limits: Narrowed,
+    /// Deciding behaviour.
+    pub rules_version: u32,
+    /// W3C trace context of the request.
+    pub trace: Option<String>,
+    /// Reserved (ruling 18).
+    pub agent: Option<String>,
+    /// Reserved (ruling 18).
+    pub parent: Option<String>,
+    /// Reserved (ruling 18).
+    pub forked_from: Option<String>,
+    /// What was said.
+    pub content: OpenedContent,
+}
+
+/// Content of [`SessionOpened`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedContent {
+    /// The first message.
+    pub prompt: String,
+    /// The session's own output schema.
+    pub output_schema: Option<Json>,
+    /// Free metadata.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// See [`Event::OwnerChanged`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerChanged {
+    /// The node's persistent id.
+    pub node: String,
+    /// Its incarnation.
+    pub incarnation: u64,
+}
+
+/// See [`Event::ClassificationReceived`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassificationReceived {
+    /// Which question it answers.
+    pub attempt: u32,
+    /// What the provider said it spent.
+    pub usage: Usage,
+    /// The answer.
+    pub content: ClassificationContent,
+}
+
+/// Content of [`ClassificationReceived`]: exactly one of the two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassificationContent {
+    /// The label.
+    pub found: Option<ClassifiedLabel>,
+    /// Why there is none.
+    pub failed: Option<ClassificationFailure>,
+}
+
+/// See [`Event::ProfileChosen`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileChosen {
+    /// The profile.
+    pub profile: ProfileName,
+    /// The label that led to it; absent when the caller named the profile, or the default rule was used.
+    pub label: Option<Label>,
+    /// Evidence that must be there before `done`.
+    pub trace_requirements: BTreeMap<Tag, u32>,
+}
+
+/// See [`Event::MessageReceived`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageReceived {
+    /// Who speaks.
+    pub by: ActorId,
+    /// The words.
+    pub content: TextContent,
+}
+
+/// A piece of text as content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextContent {
+    /// The text.
+    pub text: String,
+}
+
+/// See [`Event::RunStarted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// Number of the run, from 1.
+    pub run: u32,
+    /// Deciding behaviour.
+    pub rules_version: u32,
+    /// The schema engine.
+    pub schema_engine: String,
+    /// The bounds in force.
+    pub limits: Limits,
+    /// When the run must be over.
+    pub deadline_at: Timestamp,
+}
+
+/// The bounds of one run, resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Steps.
+    pub max_steps: u32,
+    /// Tool calls.
+    pub max_tool_calls: u32,
+    /// Model calls.
+    pub max_model_calls: u32,
+    /// Milliseconds from start to deadline.
+    pub deadline_ms: u64,
+    /// Calls under way at once.
+    pub max_parallel_calls: u32,
+    /// Steps in a row without an allowed call.
+    pub max_consecutive_rejections: u32,
+    /// Unreadable answers in a row.
+    pub max_parse_failures: u32,
+    /// Proposals of one canonical call.
+    pub repeat_limit: u32,
+    /// Ballots per round.
+    pub ballots: u32,
+}
+
+/// See [`Event::BallotReceived`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BallotReceived {
+    /// The question it answers.
+    pub seat: Seat,
+    /// Ballots of the round.
+    pub of: u32,
+    /// `calls`, `done`, `malformed` or `failed`.
+    pub verdict: String,
+    /// The reason code of `malformed` and `failed`.
+    pub reason: Option<String>,
+    /// How many calls it asks for.
+    pub calls: u32,
+    /// What the provider said it spent.
+    pub usage: Usage,
+    /// The model the provider reported.
+    pub model: Option<String>,
+    /// Reserved (ruling 18): cost in micro-USD.
+    pub cost_microusd: Option<u64>,
+    /// The answer, redacted where a tool says so.
+    pub content: BallotContent,
+    /// The canonical arguments in full, by call id, where something was redacted; gone once the call has ended.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sealed: BTreeMap<CallId, Json>,
+}
+
+/// Content of [`BallotReceived`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BallotContent {
+    /// The answer.
+    pub ballot: Ballot,
+    /// Calls of which something was redacted; their full form was in `sealed`.
+    pub redacted: BTreeSet<CallId>,
+}
+
+/// See [`Event::ConsensusDecided`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsensusDecided {
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// The round.
+    pub round: u32,
+    /// Ballots needed.
+    pub k: u32,
+    /// How the ballots group, largest group first.
+    pub tally: Tally,
+    /// What follows.
+    pub result: ConsensusResult,
+}
+
+/// What follows from a tally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConsensusResult {
+    /// This ballot's proposal stands for its group.
+    Agreed {
+        /// The ballot.
+        ballot: u32,
+    },
+    /// The strongest group's proposal waits for a human.
+    Escalated {
+        /// The ballot.
+        ballot: u32,
+    },
+    /// Another round.
+    Retry,
+    /// The step is rejected.
+    Rejected,
+}
+
+/// See [`Event::CallDecided`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallDecided {
+    /// The call.
+    pub call: CallId,
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// Place within the step, from 0.
+    pub index: u32,
+    /// The call whose approver wrote these arguments instead.
+    pub edited_from: Option<CallId>,
+    /// The tool, if it exists.
+    pub tool: Option<ToolId>,
+    /// Hash of its contract.
+    pub tool_version: Option<Sha256Digest>,
+    /// Who would execute.
+    pub venue: Option<Venue>,
+    /// What may happen after an unknown outcome.
+    pub class: Option<ToolClass>,
+    /// Evidence that a success counts for.
+    pub tags: BTreeSet<Tag>,
+    /// The decision.
+    pub decision: Decision,
+    /// Why, unless allowed.
+    pub reason: Option<RejectReason>,
+    /// The layer that decided.
+    pub layer: Layer,
+    /// Every rule looked at, in order.
+    pub rules: Vec<String>,
+    /// The earlier call whose outcome is returned (`idempotent_replay`).
+    pub replay_of: Option<CallId>,
+    /// The dispatch, when nothing is awaited.
+    pub dispatch: Option<Dispatch>,
+    /// What a human must decide, when escalated.
+    pub approval: Option<ApprovalOpened>,
+    /// Length of the canonical arguments in bytes.
+    pub args_bytes: u64,
+    /// What was asked.
+    pub content: CallContent,
+    /// The arguments in full where something was redacted; gone once the call has ended.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sealed: BTreeMap<CallId, Json>,
+}
+
+/// Content of [`CallDecided`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallContent {
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The arguments, redacted where the tool says so; absent when unreadable.
+    pub args: Option<Json>,
+    /// Hash of the full canonical arguments.
+    pub args_hash: Option<Sha256Digest>,
+    /// Whether `args` differs from what was hashed.
+    pub redacted: bool,
+    /// The caller's idempotency key, where the contract names one.
+    pub idempotency_key: Option<String>,
+    /// What would change the answer, for the model and for people.
+    pub detail: Option<String>,
+}
+
+/// Leave to send a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// 1, and one more for each time a `read` or `idempotent` call is sent again.
+    pub attempt: u32,
+    /// When its outcome is overdue.
+    pub deadline_at: Timestamp,
+    /// The client instance it is for; absent at venue `server`.
+    pub instance: Option<ClientInstance>,
+}
+
+/// A question to a human.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalOpened {
+    /// Its id.
+    pub id: ApprovalId,
+    /// When it lapses.
+    pub expires_at: Timestamp,
+    /// Digest over tool, canonical arguments, venue, session and bundle: what exactly is approved.
+    pub digest: Sha256Digest,
+}
+
+/// See [`Event::CallDispatched`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallDispatched {
+    /// The call.
+    pub call: CallId,
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// The leave to send.
+    pub dispatch: Dispatch,
+}
+
+/// See [`Event::CallAcknowledged`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAcknowledged {
+    /// The call.
+    pub call: CallId,
+    /// The attempt.
+    pub attempt: u32,
+    /// The instance.
+    pub instance: ClientInstance,
+}
+
+/// See [`Event::CallEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnded {
+    /// The call.
+    pub call: CallId,
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// The last attempt; 0 when never dispatched.
+    pub attempt: u32,
+    /// How it ended.
+    pub end: CallEnd,
+    /// Who or what closed it.
+    pub cause: EndCause,
+    /// The edited call that takes its place.
+    pub replaced_by: Option<CallId>,
+    /// Size of the output in bytes.
+    pub output_bytes: u64,
+    /// What came back.
+    pub content: EndedContent,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnd {
+    /// It was dispatched, and this is its outcome.
+    Outcome(OutcomeStatus),
+    /// It was never executed.
+    NotExecuted(NotExecuted),
+}
+
+impl CallEnd {
+    /// The code used in log, API and transcript.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Outcome(status) => status.code(),
+            Self::NotExecuted(why) => why.code(),
+        }
+    }
+}
+
+/// Who or what closed a call. Only `reported` is an input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndCause {
+    /// Somebody reported it.
+    Reported(Reporter),
+    /// Its time ran out.
+    Timeout,
+    /// The run was cancelled.
+    Cancelled,
+    /// The owner changed while it was under way.
+    OwnerLost,
+    /// Its client instance is gone for good.
+    ClientLost,
+    /// The run ended first.
+    RunEnded,
+    /// The approver said no, or edited it.
+    Approver,
+    /// Nobody approved in time.
+    ApprovalExpired,
+    /// An equal call of the same step succeeded first.
+    Replayed,
+}
+
+/// Content of [`CallEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedContent {
+    /// The outcome; absent when never executed.
+    pub outcome: Option<Outcome>,
+    /// Toolgate's sentence about it, for model and people.
+    pub detail: Option<String>,
+}
+
+/// See [`Event::ApprovalDecided`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalDecided {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// The call that waited.
+    pub call: CallId,
+    /// Who decided.
+    pub by: ActorId,
+    /// What they saw.
+    pub digest: Sha256Digest,
+    /// `approve`, `deny` or `edit`.
+    pub decision: ApprovalVerb,
+    /// Their words and arguments.
+    pub content: ApprovalContent,
+    /// The edited arguments in full where something was redacted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sealed: BTreeMap<CallId, Json>,
+}
+
+/// The three answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalVerb {
+    /// Run it.
+    Approve,
+    /// Do not.
+    Deny,
+    /// Run it with other arguments.
+    Edit,
+}
+
+/// Content of [`ApprovalDecided`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalContent {
+    /// The approver's message.
+    pub message: Option<String>,
+    /// The edited arguments, redacted where the tool says so.
+    pub args: Option<Json>,
+    /// Whether `args` differs from what was written.
+    pub redacted: bool,
+}
+
+/// See [`Event::StepEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepEnded {
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// Why.
+    pub reason: RejectReason,
+    /// Missing evidence per tag, when that is the reason.
+    pub deficits: BTreeMap<Tag, Deficit>,
+    /// What the model is told.
+    pub content: TextContent,
+}
+
+/// Evidence that is not there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deficit {
+    /// Successes so far.
+    pub have: u32,
+    /// Successes needed.
+    pub need: u32,
+}
+
+/// See [`Event::RunEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// The run.
+    pub run: u32,
+    /// Why; exactly one.
+    pub ending: Ending,
+    /// Steps taken.
+    pub steps: u32,
+    /// Tool calls counted.
+    pub tool_calls: u32,
+    /// Model calls counted, lost ones included.
+    pub model_calls: u32,
+    /// What the run leaves.
+    pub content: RunContent,
+}
+
+/// Content of [`RunEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunContent {
+    /// The final output, when done.
+    pub output: Option<Json>,
+    /// What ended it, in a sentence.
+    pub detail: Option<String>,
+}
+
+/// See [`Event::ClientAttached`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedClient {
+    /// The instance.
+    pub instance: ClientInstance,
+    /// Who.
+    pub by: ActorId,
+    /// What it can do.
+    pub capabilities: BTreeSet<Capability>,
+}
+
+/// See [`Event::CancelRequested`] and [`Event::CloseRequested`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequested {
+    /// Who.
+    pub by: ActorId,
+    /// Why, in their words.
+    pub content: StopContent,
+}
+
+/// Content of [`StopRequested`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopContent {
+    /// The reason given.
+    pub reason: Option<String>,
+}
+
+/// See [`Event::SessionClosed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionClosed {
+    /// Runs the session held.
+    pub runs: u32,
+}
+
+/// See [`Event::Ticked`] and [`Event::Recovered`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticked {
+    /// The run that was under way; 0 before the first.
+    pub run: u32,
+}
+
+/// See [`Event::OutcomeRefused`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeRefused {
+    /// The run that was under way, or the last one.
+    pub run: u32,
+    /// The call it named.
+    pub call: CallId,
+    /// Why it was refused.
+    pub code: RefusalCode,
+    /// Who sent it.
+    pub reporter: Reporter,
+    /// What it claimed; the output is not kept.
+    pub claimed: OutcomeStatus,
+}
