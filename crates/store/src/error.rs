@@ -100,6 +100,9 @@ pub enum Guard {
     /// A dispatch of a call that has ended.
     #[error("the call has ended and cannot be dispatched")]
     DispatchAfterTerminal,
+    /// A later allow of a call that no earlier decision left open.
+    #[error("a later allow needs an earlier decision that left the call open")]
+    AllowWithoutDecision,
     /// A terminal record without a decision in the same or an earlier row.
     #[error("a terminal record needs a decision in the same or an earlier row")]
     TerminalWithoutDecision,

@@ -5,22 +5,34 @@
 //! HTTP and session actors (`toolgate-server`).
 
 mod append;
+pub mod chain;
 mod error;
 mod event_log;
+mod fence;
+mod header;
 mod keys;
+mod limits;
 mod name;
+mod postgres;
 mod record;
 mod row;
 mod session;
+mod sql;
+mod sqlite;
 
 pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, TakeOver, TakenOver};
 pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
+pub use header::{FORMAT, Header, PayloadMeta};
 pub use keys::WrappedKey;
+pub use limits::{MAX_CONTENT, MAX_HEADER, MAX_ROWS, MAX_TEXT, OWNER_CHANGED};
 pub use name::{KeyId, NodeId, NodeIdentity};
+pub use postgres::{PostgresOptions, PostgresStore, Unsafe};
 pub use record::{
     ApiKeyRow, ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey,
     IdempotencyRow, InboxPut, InboxRow, NodeRow, OutboxRow, SecurityCursor, SecurityRow,
 };
 pub use row::{AFTER_CLOSE, Marks, Row, SESSION_CLOSED};
 pub use session::{Page, SessionCursor, SessionFilter, SessionKey, SessionRow, Wanted};
+pub use sql::SqlStore;
+pub use sqlite::SqliteStore;

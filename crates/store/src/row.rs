@@ -1,6 +1,7 @@
 //! One row of the log as it is stored. What is not here: what an event means (`toolgate_core::event`), how it becomes
 //! bytes (`codec`), and how rows are chained (`chain`).
 
+use serde::{Deserialize, Serialize};
 use toolgate_core::id::{CallId, InputId};
 use toolgate_core::time::Timestamp;
 
@@ -43,15 +44,20 @@ pub struct Row {
 
 /// What a row does to the call it names. The database holds rules over these: one decision, one dispatch per attempt and
 /// one terminal record per call, a dispatch only after an allow, a terminal record only after a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Marks {
     /// The row is the pipeline's decision about the call (allow, reject or escalate).
+    #[serde(skip_serializing_if = "is_false")]
     pub decision: bool,
     /// From this row on the call may run: the decision was allow, or an approval was granted.
+    #[serde(skip_serializing_if = "is_false")]
     pub allow: bool,
     /// The row dispatches this attempt of the call, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dispatch_attempt: Option<u32>,
     /// The row is the call's terminal record.
+    #[serde(skip_serializing_if = "is_false")]
     pub terminal: bool,
 }
 
@@ -59,9 +65,13 @@ impl Marks {
     /// A row that does nothing to a call.
     pub const NONE: Self = Self { decision: false, allow: false, dispatch_attempt: None, terminal: false };
 
-    /// Whether the row does anything to a call.
+    /// Whether the row does nothing to a call.
     #[must_use]
-    pub const fn any(&self) -> bool {
-        self.decision || self.allow || self.dispatch_attempt.is_some() || self.terminal
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
     }
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }

@@ -1,0 +1,148 @@
+//! The store in a PostgreSQL database: a pool whose connections work as the narrowed role. What is not here: the
+//! functions that write the log (`migrations/postgres`), and the statements shared with SQLite (`sql`).
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, Connection, Postgres as Driver};
+
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::error::StoreError;
+use crate::sql::failure::store_error;
+use crate::sql::{Database, Refused, SqlStore, Value, detached};
+
+mod append;
+mod settings;
+
+pub use settings::Unsafe;
+
+/// The store in a PostgreSQL database.
+pub type PostgresStore = SqlStore<Postgres>;
+
+/// The pool over one PostgreSQL database.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pool: PgPool,
+}
+
+/// How a PostgreSQL database is opened.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// The most connections held at the same time; 1 at least.
+    pub max_connections: u32,
+    /// How long a call waits for a free connection.
+    pub acquire_timeout: Duration,
+    /// Whether settings under which acknowledged rows may be lost are refused.
+    pub unsafe_settings: Unsafe,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { max_connections: 10, acquire_timeout: Duration::from_secs(10), unsafe_settings: Unsafe::Refuse }
+    }
+}
+
+/// What every connection is set to: the schema of this store and nothing else, no statement that waits for ever, and the
+/// role that may write the log only through its functions. Where that role was not to be had, the connection's own user works.
+const PREPARE: &str = "SELECT set_config('search_path', 'toolgate, pg_temp', false), \
+     set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false), \
+     set_config('idle_in_transaction_session_timeout', '30s', false), \
+     (SELECT set_config('role', rolname, false) FROM pg_catalog.pg_roles \
+      WHERE rolname = 'toolgate_app' AND pg_has_role(session_user, oid, 'MEMBER'))";
+
+impl SqlStore<Postgres> {
+    /// Connects, brings the schema up to date and checks the server's settings.
+    ///
+    /// The URL's user must own the database or be allowed to create a schema in it; where it may also create roles, the
+    /// server's rights are narrowed to reading the log and calling its functions.
+    ///
+    /// # Errors
+    /// [`StoreError::UnsupportedServer`], [`StoreError::UnsafeSetting`], [`StoreError::Migration`]; otherwise as for every call.
+    pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
+        let connect = PgConnectOptions::from_str(url)
+            .map_err(|_| StoreError::Invalid("the database URL cannot be read"))?
+            .application_name("toolgate");
+        let mut conn = connect.connect().await.map_err(store_error)?;
+        settings::check(&mut conn, options.unsafe_settings).await?;
+        migrate(&mut conn).await?;
+        conn.close().await.map_err(store_error)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(options.max_connections.max(1))
+            .acquire_timeout(options.acquire_timeout)
+            .after_connect(|conn, _| Box::pin(async move { sqlx::query(PREPARE).execute(conn).await.map(drop) }))
+            .connect_with(connect)
+            .await
+            .map_err(store_error)?;
+        Ok(Self { database: Postgres { pool } })
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        self.database.pool.close().await;
+    }
+}
+
+async fn migrate(conn: &mut PgConnection) -> Result<(), StoreError> {
+    let mut migrator = sqlx::migrate!("../../migrations/postgres");
+    migrator.create_schema("toolgate");
+    migrator.dangerous_set_table_name("toolgate.migration");
+    migrator.run(conn).await.map_err(|error| StoreError::Migration(Box::new(error)))
+}
+
+type Query = sqlx::query::Query<'static, Driver, PgArguments>;
+
+fn bound(sql: &'static str, values: Vec<Value>) -> Query {
+    values.into_iter().fold(sqlx::query(sql), |query, value| match value {
+        Value::Int(value) => query.bind(value),
+        Value::Flag(value) => query.bind(value),
+        Value::Text(value) => query.bind(value),
+        Value::Bytes(value) => query.bind(value),
+        Value::Key(value) => query.bind(value),
+    })
+}
+
+impl Database for Postgres {
+    type Row = PgRow;
+
+    async fn read(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<PgRow>, StoreError> {
+        let pool = self.pool.clone();
+        detached(async move { bound(sql, values).fetch_all(&pool).await.map_err(store_error) }).await?
+    }
+
+    async fn write(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<PgRow>, StoreError> {
+        self.read(sql, values).await
+    }
+
+    async fn execute(&self, sql: &'static str, values: Vec<Value>) -> Result<u64, StoreError> {
+        let pool = self.pool.clone();
+        detached(async move {
+            bound(sql, values).execute(&pool).await.map(|done| done.rows_affected()).map_err(store_error)
+        })
+        .await?
+    }
+
+    async fn append(&self, append: Arc<Append>) -> Result<Appended, Refused> {
+        let pool = self.pool.clone();
+        detached(async move { append::append(&pool, &append).await }).await?
+    }
+
+    async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, Refused>> {
+        let mut answers = Vec::with_capacity(appends.len());
+        for append in appends {
+            answers.push(self.append(append).await);
+        }
+        answers
+    }
+
+    async fn create(&self, new: Arc<NewSession>) -> Result<Created, Refused> {
+        let pool = self.pool.clone();
+        detached(async move { append::create(&pool, &new).await }).await?
+    }
+
+    async fn take_over(&self, take_over: Arc<TakeOver>) -> Result<TakenOver, StoreError> {
+        let pool = self.pool.clone();
+        detached(async move { append::take_over(&pool, &take_over).await }).await?
+    }
+}
