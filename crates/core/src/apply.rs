@@ -107,6 +107,8 @@ fn run_started(session: &mut Session, e: &RunStarted) {
         repeats: BTreeMap::new(),
         evidence: BTreeMap::new(),
         refused_reports: 0,
+        output: None,
+        detail: None,
     });
 }
 
@@ -307,9 +309,13 @@ fn run_ended(session: &mut Session, e: &RunEnded) {
         repeats: BTreeMap::new(),
         evidence: BTreeMap::new(),
         refused_reports: 0,
+        output: None,
+        detail: None,
     });
     run.steps = e.steps;
     run.phase = Phase::Ended(e.ending);
+    run.output.clone_from(&e.content.output);
+    run.detail.clone_from(&e.content.detail);
 }
 
 fn recovered(session: &mut Session) {

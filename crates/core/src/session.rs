@@ -140,6 +140,10 @@ pub struct Run {
     pub evidence: BTreeMap<Tag, u32>,
     /// Refused reports recorded.
     pub refused_reports: u32,
+    /// The final output, once the run is done.
+    pub output: Option<Json>,
+    /// What ended the run, in a sentence.
+    pub detail: Option<String>,
 }
 
 /// What a run is doing.
