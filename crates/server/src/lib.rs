@@ -1,1 +1,7 @@
-//! placeholder
+//! The Toolgate server: REST, SSE, WebSocket, session actors, tool runners. The only crate that knows wire JSON, the
+//! clock and the network. What is not here: decisions (`toolgate-core`), stored forms (`toolgate-store`).
+
+pub mod caller;
+pub mod clock;
+pub mod failure;
+pub mod sessions;
