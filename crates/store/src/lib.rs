@@ -6,13 +6,16 @@
 
 mod append;
 pub mod chain;
+mod codec;
 mod error;
 mod event_log;
 mod fence;
 mod header;
 mod keys;
 mod limits;
+mod memory;
 mod name;
+mod page;
 mod postgres;
 mod record;
 mod row;
@@ -24,8 +27,10 @@ pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, Take
 pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
 pub use header::{FORMAT, Header, PayloadMeta};
-pub use keys::WrappedKey;
+pub use codec::{Codec, CodecError, Encoded};
+pub use keys::{ContentKey, KeyError, MasterKey, WrappedKey, place};
 pub use limits::{MAX_CONTENT, MAX_HEADER, MAX_ROWS, MAX_TEXT, OWNER_CHANGED};
+pub use memory::MemoryStore;
 pub use name::{KeyId, NodeId, NodeIdentity};
 pub use postgres::{PostgresOptions, PostgresStore, Unsafe};
 pub use record::{

@@ -9,9 +9,10 @@ use uuid::Uuid;
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
-use crate::event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES};
+use crate::event_log::{EventLog, MAX_PAGE_BYTES};
 use crate::keys::WrappedKey;
 use crate::limits;
+use crate::page::{page, page_limit};
 use crate::record::{ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, InboxPut, InboxRow, OutboxRow};
 use crate::row::Row;
 use crate::session::{Page, SessionCursor, SessionFilter, SessionKey, SessionRow, Wanted};
@@ -29,20 +30,6 @@ macro_rules! select_session {
     };
 }
 
-/// The page size asked for, cut to what a page may hold.
-pub(crate) fn page_limit(limit: u32) -> u32 {
-    limit.clamp(1, MAX_PAGE)
-}
-
-/// Cuts a result that was read with one item too many, and says where the next page starts.
-pub(crate) fn page<T, C>(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> C) -> Page<T, C> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = if more { items.last().map(cursor) } else { None };
-    Page { items, next }
-}
-
 async fn one_session(
     database: &impl Database,
     sql: &'static str,
@@ -51,14 +38,19 @@ async fn one_session(
     database.read(sql, values).await?.first().map(columns::session).transpose()
 }
 
-async fn recorded(&self, tenant: &TenantId, session: SessionId, input: &str) -> Result<Option<u64>, StoreError> {
+async fn recorded(
+    database: &impl Database,
+    tenant: &TenantId,
+    session: SessionId,
+    input: &str,
+) -> Result<Option<u64>, StoreError> {
     let sql = "SELECT seq FROM event WHERE tenant = $1 AND session = $2 AND input_id = $3";
     let rows = database.read(sql, values![tenant.as_str(), session.uuid(), input]).await?;
     rows.first().map(|row| row.count("seq")).transpose()
 }
 
 /// Completes the answer to a refused append.
-async fn refused(database: &impl Database, append: &Append, refused: Refused) -> Result<Appended, StoreError> {
+async fn completed(database: &impl Database, append: &Append, refused: Refused) -> Result<Appended, StoreError> {
     match refused {
         Refused::Idempotency => Ok(Appended::IdempotencyConflict),
         Refused::Failed(error) => Err(error),
@@ -102,7 +94,7 @@ impl<D: Database> EventLog for SqlStore<D> {
         limits::append(&append)?;
         match self.database.append(Arc::clone(&append)).await {
             Ok(appended) => Ok(appended),
-            Err(refused) => refused(&self.database, &append, refused).await,
+            Err(refused) => completed(&self.database, &append, refused).await,
         }
     }
 
@@ -121,7 +113,7 @@ impl<D: Database> EventLog for SqlStore<D> {
                 Err(error) => Err(error),
                 Ok(()) => match answers.next() {
                     Some(Ok(appended)) => Ok(appended),
-                    Some(Err(refused)) => refused(&self.database, append, refused).await,
+                    Some(Err(refused)) => completed(&self.database, append, refused).await,
                     None => Err(StoreError::Unavailable("no answer for an append of the batch".into())),
                 },
             });

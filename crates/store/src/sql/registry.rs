@@ -8,13 +8,13 @@ use crate::error::StoreError;
 use crate::event_log::Registry;
 use crate::limits;
 use crate::name::{NodeId, NodeIdentity};
+use crate::page::{page, page_limit};
 use crate::record::{
     ApiKeyRow, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyRow, NodeRow, SecurityCursor,
     SecurityRow,
 };
 use crate::session::Page;
 use crate::sql::cells::Cells;
-use crate::sql::log::{page, page_limit};
 use crate::sql::{Database, SqlStore, Value, columns, values};
 
 fn scope(key: &IdempotencyKey) -> Vec<Value> {
