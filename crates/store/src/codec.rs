@@ -18,7 +18,10 @@ use crate::keys::{ContentKey, KeyError, MasterKey, WrappedKey, place};
 use crate::name::KeyId;
 use crate::row::{Marks, Row};
 
+mod approval;
 mod payload;
+
+pub use approval::ApprovalBody;
 
 use payload::Part;
 

@@ -27,7 +27,7 @@ pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, Take
 pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
 pub use header::{FORMAT, Header, PayloadMeta};
-pub use codec::{Codec, CodecError, Encoded};
+pub use codec::{ApprovalBody, Codec, CodecError, Encoded};
 pub use keys::{ContentKey, KeyError, MasterKey, WrappedKey, place};
 pub use limits::{MAX_CONTENT, MAX_HEADER, MAX_ROWS, MAX_TEXT, OWNER_CHANGED};
 pub use memory::MemoryStore;
