@@ -63,12 +63,13 @@ pub(crate) fn judge(text: &str, lenient: bool, notes: &mut Vec<String>) -> Ballo
 
 /// The envelope of some calls, as a model would write it. `args` is JSON text.
 pub(crate) fn of_calls<'a>(calls: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let calls: Vec<Value> = calls
+    // By hand, so that the keys stand in the order of the instructions.
+    let calls: Vec<String> = calls
         .enumerate()
         .map(|(at, (name, args))| {
             let args: Value = serde_json::from_str(args).unwrap_or_else(|_| json!({"unreadable_arguments": args}));
-            json!({"id": (at + 1).to_string(), "name": name, "args": args})
+            format!(r#"{{"id":"{}","name":{},"args":{args}}}"#, at + 1, json!(name))
         })
         .collect();
-    json!({"type": "tool_call", "calls": calls}).to_string()
+    format!(r#"{{"type":"tool_call","calls":[{}]}}"#, calls.join(","))
 }

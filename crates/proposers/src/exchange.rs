@@ -17,6 +17,8 @@ use crate::openai::completion::is_transient;
 use crate::quote;
 use crate::secret::{SecretSource, scrub_body, scrub_text};
 
+/// Longest time for one question, whatever the definition says.
+const MAX_TIMEOUT_MS: u64 = 600_000;
 /// Longest wait that a server may ask for.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 /// First and longest back-off when the server asks for none.
@@ -47,10 +49,13 @@ impl Exchange {
     /// text in it holds the API key.
     pub(crate) async fn run(&self, body: &Value) -> Result<Received, Failure> {
         let key = self.key()?;
-        let deadline = Instant::now() + Duration::from_millis(self.def.timeout_ms);
-        // The body comes back as it is; only its text is seen by anybody, so that is where a key is cut out.
+        let deadline = Instant::now() + Duration::from_millis(self.def.timeout_ms.min(MAX_TIMEOUT_MS));
         match self.attempts(body, key.as_ref(), deadline).await {
-            Ok(received) => Ok(Received { body: scrub_body(received.body, key.as_ref()), ..received }),
+            Ok(received) => Ok(Received {
+                content_type: received.content_type.map(|kind| scrub_text(&kind, key.as_ref())),
+                body: scrub_body(received.body, key.as_ref()),
+                ..received
+            }),
             Err(failure) => {
                 Err(Failure::new(failure.reason, quote::detail(&scrub_text(&failure.detail, key.as_ref()))))
             }

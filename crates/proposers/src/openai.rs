@@ -14,6 +14,7 @@ use crate::quote;
 mod args;
 mod call_text;
 pub(crate) mod completion;
+mod failure;
 mod names;
 pub mod request;
 pub mod response;

@@ -21,11 +21,14 @@ pub(super) struct Fences<'a> {
 /// at the next mark. A language tag is letters only; whatever else stands there counts as content.
 pub(super) fn fences(text: &str) -> Fences<'_> {
     let mut found = Fences::default();
+    let mut unbalanced = 0;
     let mut rest = text;
     while let Some((before, inside)) = rest.split_once("```") {
         found.outside.push_str(before.trim());
         let inside = inside.trim_start_matches(|c: char| c.is_ascii_alphabetic()).trim_start();
-        let object = inside.starts_with('{').then(|| object_end(inside)).flatten();
+        let has_object = inside.starts_with('{') && unbalanced < MAX_UNBALANCED;
+        let object = has_object.then(|| object_end(inside)).flatten();
+        unbalanced += usize::from(has_object && object.is_none());
         let after_object = object.map(|end| inside.split_at(end));
         if let Some((content, after)) = after_object
             && let Some(after) = after.trim_start().strip_prefix("```")
@@ -84,5 +87,6 @@ mod tests {
     fn objects_are_found_between_prose_in_bounded_work() {
         assert_eq!(objects("a {\"x\":\"}{\"} b {y} c } { d"), ["{\"x\":\"}{\"}", "{y}"]);
         assert!(objects(&"{".repeat(300_000)).is_empty());
+        assert_eq!(fences(&"```{".repeat(300_000)).closed.len(), 150_000);
     }
 }

@@ -12,7 +12,7 @@ use crate::reasoning;
 /// Most calls one envelope may hold.
 const MAX_CALLS: usize = 128;
 /// Longest text that is read, in bytes.
-const MAX_TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 2 << 20;
 
 /// An envelope that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,26 +113,27 @@ fn loosely(reply: &str) -> Result<Parsed, Refused> {
         return whole;
     }
     let found = fences(reply);
-    let read: Vec<_> = found.closed.iter().map(|block| envelope(block, true)).collect();
-    let valid = read.iter().filter(|one| one.is_ok()).count();
-    let mut candidates = read.into_iter().rev().chain([whole]);
-    let first_fault = match candidates.next() {
-        Some(Err(refused)) => Err(refused),
-        Some(Ok(parsed)) => return Ok(noted(parsed, valid, !found.outside.is_empty())),
-        None => Err(refuse(MalformedReason::NoEnvelope, "the reply holds no envelope", reply)),
-    };
-    match candidates.find_map(Result::ok) {
-        Some(parsed) => Ok(noted(parsed, valid, true)),
-        None => first_fault,
+    let mut first_fault = None;
+    let mut blocks = found.closed.iter().rev();
+    while let Some(block) = blocks.next() {
+        match envelope(block, true) {
+            Err(refused) => _ = first_fault.get_or_insert(refused),
+            Ok(parsed) => {
+                let has_others = blocks.any(|other| envelope(other, true).is_ok());
+                let has_prose = first_fault.is_some() || !found.outside.is_empty();
+                return Ok(noted(parsed, has_others, has_prose));
+            }
+        }
     }
+    first_fault.map_or(whole, Err)
 }
 
-fn noted(mut parsed: Parsed, valid: usize, has_prose: bool) -> Parsed {
+fn noted(mut parsed: Parsed, has_others: bool, has_prose: bool) -> Parsed {
     parsed.normalised.insert(0, "fenced".to_owned());
     if has_prose {
         parsed.normalised.push("text_around_envelope".to_owned());
     }
-    if valid > 1 {
+    if has_others {
         parsed.normalised.push("last_of_several_envelopes".to_owned());
     }
     parsed

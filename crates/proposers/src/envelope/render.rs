@@ -26,6 +26,7 @@ pub(super) fn messages(ask: &Ask, salt: &[u8; 32]) -> Value {
             Turn::User(text) => push("user", text.to_owned()),
             Turn::Feedback { code, text } => push("user", notice(code, text)),
             Turn::Stray(outcome) => push("user", frame(&outcome, "earlier", salt)),
+            Turn::Model { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => {}
             Turn::Model { text, calls, .. } => {
                 let written = if text.trim().is_empty() && !calls.is_empty() {
                     super::of_calls(

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use toolgate_core::ask::ToolView;
 use toolgate_core::id::Sha256Digest;
 
+use crate::quote::clip;
+
 /// Longest name a provider takes.
 const MAX: usize = 64;
 /// The namespace some models put in front of every name.
@@ -64,7 +66,7 @@ impl WireNames {
         }
         let bare = name.strip_prefix(PREFIX).filter(|_| lenient);
         if let Some(id) = bare.and_then(|bare| self.from_wire.get(bare)) {
-            notes.push("functions_prefix".to_owned());
+            notes.push(format!("functions_prefix:{}", clip(name, 80)));
             return id.clone();
         }
         name.to_owned()
@@ -136,6 +138,6 @@ mod tests {
         assert_eq!(names.resolve("functions.get_time", true, &mut notes), "get_time");
         assert_eq!(names.resolve("functions.rm", true, &mut notes), "functions.rm");
         assert_eq!(names.resolve("a.b", false, &mut notes), "a.b");
-        assert_eq!(notes, ["functions_prefix", "name_as_id"]);
+        assert_eq!(notes, ["functions_prefix:functions.get_time", "name_as_id"]);
     }
 }

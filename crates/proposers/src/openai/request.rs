@@ -31,6 +31,8 @@ pub fn encode(ask: &Ask, def: &ModelDef) -> Value {
             Turn::Feedback { code, text } => messages.push(json!({"role": "user", "content": notice(code, text)})),
             // A tool message without its call is refused by providers, and nobody's words may take its place.
             Turn::Stray(outcome) => messages.push(json!({"role": "user", "content": stray(&outcome)})),
+            // An answer with nothing in it: providers refuse to see it again.
+            Turn::Model { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => {}
             Turn::Model { text, calls, opaque } => {
                 messages.push(assistant(text, &calls, opaque, &names, def));
                 messages.extend(calls.iter().map(|call| {

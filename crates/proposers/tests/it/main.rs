@@ -1,1 +1,13 @@
-//! One binary for the tests of the adapters.
+//! The adapters from outside: golden files, public failure reports, recorded answers of real models, a server that
+//! misbehaves.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail loudly")]
+
+mod classifier;
+mod envelope;
+mod field_cases;
+mod given;
+mod golden;
+mod properties;
+mod recorded;
+mod scripted;
+mod wire;
