@@ -5,3 +5,4 @@ pub mod caller;
 pub mod clock;
 pub mod failure;
 pub mod sessions;
+pub mod wire;

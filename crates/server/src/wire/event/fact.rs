@@ -1,0 +1,569 @@
+//! The forms of each kind of event on the wire. What is not here: what the kinds mean (`toolgate_core::event`, in whose
+//! order they stand) and how the forms are filled (`make`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::wire::RawJson;
+
+/// What happened.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Fact {
+    /// A session was started.
+    SessionOpened(Box<SessionOpened>),
+    /// A node of the cluster took the session over.
+    OwnerChanged(OwnerChanged),
+    /// The classifier answered.
+    ClassificationReceived(ClassificationReceived),
+    /// The profile and evidence of the session were fixed.
+    ProfileChosen(ProfileChosen),
+    /// A further message came.
+    MessageReceived(MessageReceived),
+    /// A run began under these bounds.
+    RunStarted(RunStarted),
+    /// A model answered.
+    BallotReceived(Box<BallotReceived>),
+    /// The ballots of a round were added up.
+    ConsensusDecided(ConsensusDecided),
+    /// A call was allowed, rejected or escalated.
+    CallDecided(Box<CallDecided>),
+    /// An allowed call may be sent now.
+    CallDispatched(DispatchView),
+    /// A client took a call over.
+    CallAcknowledged(CallAcknowledged),
+    /// A call ended; its one terminal record.
+    CallEnded(Box<CallEnded>),
+    /// An approver decided.
+    ApprovalDecided(ApprovalDecided),
+    /// A step without calls is over.
+    StepEnded(StepEnded),
+    /// A run is over.
+    RunEnded(RunEnded),
+    /// A client is ready to execute.
+    ClientAttached(ClientAttached),
+    /// Somebody stopped the run.
+    CancelRequested(StopRequested),
+    /// Somebody closed the session.
+    CloseRequested(StopRequested),
+    /// The session is closed for good.
+    SessionClosed(SessionClosed),
+    /// Time passed, and something was due.
+    Ticked(Ticked),
+    /// A new owner found work whose fate is unknown.
+    Recovered(Ticked),
+    /// A report that claims an effect was refused.
+    OutcomeRefused(OutcomeRefused),
+}
+
+/// A session was started.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct SessionOpened {
+    /// Who started it.
+    pub by: String,
+    /// The caller's own id.
+    pub alias: Option<String>,
+    /// Digest of the pinned bundle.
+    pub bundle: String,
+    /// The profile asked for.
+    pub profile: Option<String>,
+    /// The label asked for.
+    pub label: Option<String>,
+    /// Profiles the credential may use; absent means all.
+    pub ceiling: Option<BTreeSet<String>>,
+    /// What the caller's client can do.
+    pub capabilities: BTreeSet<String>,
+    /// Narrower bounds asked for.
+    pub limits: NarrowedView,
+    /// Version of the deciding behaviour.
+    pub rules_version: u32,
+    /// W3C trace context of the request.
+    pub trace: Option<String>,
+    /// What was said.
+    pub content: OpenedContent,
+}
+
+/// Narrower bounds that a session asked for.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct NarrowedView {
+    /// Steps.
+    pub max_steps: Option<u32>,
+    /// Tool calls.
+    pub max_tool_calls: Option<u32>,
+    /// Model calls.
+    pub max_model_calls: Option<u32>,
+    /// Milliseconds.
+    pub deadline_ms: Option<u64>,
+}
+
+/// What was said when a session was started.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct OpenedContent {
+    /// The first message.
+    pub prompt: String,
+    /// The session's own output schema.
+    pub output_schema: Option<RawJson>,
+    /// Free metadata.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A node of the cluster took the session over.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct OwnerChanged {
+    /// The node's persistent id.
+    pub node: String,
+    /// Counts the starts of the node.
+    pub incarnation: u64,
+}
+
+/// The classifier answered.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ClassificationReceived {
+    /// Which question it answers.
+    pub attempt: u32,
+    /// What the provider said it spent.
+    pub usage: UsageView,
+    /// The answer.
+    pub content: ClassificationContent,
+}
+
+/// What a provider says it spent; an absent figure is unknown, not zero.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct UsageView {
+    /// Tokens of the prompt.
+    pub input_tokens: Option<u64>,
+    /// Tokens of the answer.
+    pub output_tokens: Option<u64>,
+}
+
+/// The classifier's answer: a label, or why there is none.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ClassificationContent {
+    /// The label as the classifier wrote it.
+    pub label: Option<String>,
+    /// 0 to 1,000.
+    pub confidence_milli: Option<u32>,
+    /// The classifier's words.
+    pub reasoning: Option<String>,
+    /// Why there is no label.
+    pub failure: Option<String>,
+}
+
+/// The profile and evidence of the session were fixed.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ProfileChosen {
+    /// The profile.
+    pub profile: String,
+    /// The label that led to it.
+    pub label: Option<String>,
+    /// Successful calls per tag that must be in the log before the run may be done.
+    pub trace_requirements: BTreeMap<String, u32>,
+}
+
+/// A further message came.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct MessageReceived {
+    /// Who speaks.
+    pub by: String,
+    /// The words.
+    pub content: TextContent,
+}
+
+/// A piece of text.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct TextContent {
+    /// The text.
+    pub text: String,
+}
+
+/// A run began under these bounds.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct RunStarted {
+    /// Version of the deciding behaviour.
+    pub rules_version: u32,
+    /// The schema engine that decides.
+    pub schema_engine: String,
+    /// The bounds in force.
+    pub limits: LimitsView,
+    /// When the run must be over.
+    pub deadline_at: String,
+}
+
+/// The bounds of one run.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct LimitsView {
+    /// Steps.
+    pub max_steps: u32,
+    /// Tool calls.
+    pub max_tool_calls: u32,
+    /// Model calls.
+    pub max_model_calls: u32,
+    /// Milliseconds from start to deadline.
+    pub deadline_ms: u64,
+    /// Calls under way at once.
+    pub max_parallel_calls: u32,
+    /// Steps in a row without an allowed call.
+    pub max_consecutive_rejections: u32,
+    /// Unreadable answers in a row.
+    pub max_parse_failures: u32,
+    /// Proposals of one canonical call.
+    pub repeat_limit: u32,
+    /// Ballots per round.
+    pub ballots: u32,
+}
+
+/// A model answered.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct BallotReceived {
+    /// The round within the step.
+    pub round: u32,
+    /// The ballot within the round, from 1.
+    pub ballot: u32,
+    /// Ballots of the round.
+    pub of: u32,
+    /// Grows after a take-over in which the answer was lost.
+    pub attempt: u32,
+    /// `calls`, `done`, `malformed` or `failed`.
+    pub verdict: String,
+    /// The reason code of `malformed` and `failed`.
+    pub reason: Option<String>,
+    /// How many calls it asks for.
+    pub calls: u32,
+    /// What the provider said it spent.
+    pub usage: UsageView,
+    /// The model the provider reported.
+    pub model: Option<String>,
+    /// The answer.
+    pub content: BallotContent,
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct BallotContent {
+    /// Its text.
+    pub text: String,
+    /// The calls it asks for, in its order.
+    pub calls: Vec<ProposedCallView>,
+    /// The final output, when it is done.
+    pub output: Option<RawJson>,
+    /// What was wrong, when it is unreadable or failed.
+    pub detail: Option<String>,
+    /// Every deviation that was put right, by name.
+    pub normalised: Vec<String>,
+    /// Calls of which something was redacted.
+    pub redacted: Vec<String>,
+}
+
+/// A call as a model asked for it.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ProposedCallView {
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The id the provider gave.
+    pub provider_id: Option<String>,
+    /// The canonical arguments; absent when unreadable.
+    pub args: Option<RawJson>,
+    /// Why the arguments are unreadable.
+    pub fault: Option<String>,
+    /// The exact text of the arguments as sent, or as redacted.
+    pub raw_args: String,
+}
+
+/// The ballots of a round were added up.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ConsensusDecided {
+    /// The round.
+    pub round: u32,
+    /// Ballots needed.
+    pub k: u32,
+    /// Ballots of equal proposals, largest group first.
+    pub groups: Vec<Vec<u32>>,
+    /// Ballots without a readable proposal.
+    pub unreadable: Vec<u32>,
+    /// `agreed`, `escalated`, `retry` or `rejected`.
+    pub result: &'static str,
+    /// The ballot whose proposal stands, when agreed or escalated.
+    pub ballot: Option<u32>,
+}
+
+/// A call was allowed, rejected or escalated.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct CallDecided {
+    /// Place within the step, from 0.
+    pub index: u32,
+    /// The call whose approver wrote these arguments instead.
+    pub edited_from: Option<String>,
+    /// The tool, if it exists.
+    pub tool: Option<String>,
+    /// Hash of its contract.
+    pub tool_version: Option<String>,
+    /// Who would execute: `server` or `client`.
+    pub venue: Option<&'static str>,
+    /// `read`, `idempotent` or `once`.
+    pub class: Option<&'static str>,
+    /// Evidence that a success counts for.
+    pub tags: BTreeSet<String>,
+    /// `allow`, `escalate` or `reject`.
+    pub decision: &'static str,
+    /// The reason code, unless allowed.
+    pub reason: Option<&'static str>,
+    /// The layer of the pipeline that decided.
+    pub layer: &'static str,
+    /// Every rule looked at, in order.
+    pub rules: Vec<String>,
+    /// The earlier call whose outcome is returned.
+    pub replay_of: Option<String>,
+    /// The dispatch, when nothing is awaited.
+    pub dispatch: Option<DispatchView>,
+    /// What a human must decide, when escalated.
+    pub approval: Option<ApprovalOpenedView>,
+    /// Length of the canonical arguments in bytes.
+    pub args_bytes: u64,
+    /// What was asked.
+    pub content: CallContent,
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct CallContent {
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The canonical arguments, redacted where the tool says so; absent when unreadable.
+    pub args: Option<RawJson>,
+    /// Hash of the full canonical arguments.
+    pub args_hash: Option<String>,
+    /// Whether `args` differs from what was hashed.
+    pub redacted: bool,
+    /// The caller's idempotency key towards the tool.
+    pub idempotency_key: Option<String>,
+    /// What would change the answer.
+    pub detail: Option<String>,
+}
+
+/// Leave to send a call.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct DispatchView {
+    /// 1, and one more for each time the call is sent again.
+    pub attempt: u32,
+    /// When its outcome is overdue.
+    pub deadline_at: String,
+    /// The client instance it is for; absent at venue `server`.
+    pub client_id: Option<String>,
+}
+
+/// A question to a human.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ApprovalOpenedView {
+    /// Its id.
+    pub id: String,
+    /// When it lapses.
+    pub expires_at: String,
+    /// Digest of what exactly is approved.
+    pub digest: String,
+}
+
+/// A client took a call over.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct CallAcknowledged {
+    /// The attempt.
+    pub attempt: u32,
+    /// The client instance.
+    pub client_id: String,
+}
+
+/// A call ended.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct CallEnded {
+    /// The last attempt; 0 when never dispatched.
+    pub attempt: u32,
+    /// `ok`, `failed`, `timed_out`, `denied_by_client`, `indeterminate`; or, never executed, `rejected`, `denied`,
+    /// `expired`, `cancelled`, `run_ended`.
+    pub status: &'static str,
+    /// Whether it was dispatched at all.
+    pub dispatched: bool,
+    /// What closed it: `reported`, `timeout`, `cancelled`, `owner_lost`, `client_lost`, `run_ended`, `approver`,
+    /// `approval_expired` or `replayed`.
+    pub cause: &'static str,
+    /// Who reported it.
+    pub reporter: Option<ReporterView>,
+    /// The edited call that takes its place.
+    pub replaced_by: Option<String>,
+    /// Size of the output in bytes.
+    pub output_bytes: u64,
+    /// What came back.
+    pub content: EndedContent,
+}
+
+/// Who reported an outcome.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ReporterView {
+    /// `server` or `client`.
+    pub venue: &'static str,
+    /// The client instance.
+    pub client_id: Option<String>,
+    /// The principal of its credential.
+    pub by: Option<String>,
+}
+
+/// What came back from a call.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct EndedContent {
+    /// What the tool returned.
+    pub output: Option<OutputView>,
+    /// What went wrong, in the executor's words.
+    pub outcome_detail: Option<String>,
+    /// Toolgate's sentence about it.
+    pub detail: Option<String>,
+}
+
+/// What a tool returned: exactly one of `text`, `base64` and `blob`.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct OutputView {
+    /// Media type as the executor stated it.
+    pub media_type: String,
+    /// Valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Other bytes, as standard base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Stored apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blob: Option<BlobView>,
+    /// Size in bytes before the cap cut it; absent when nothing was cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated_from: Option<u64>,
+}
+
+/// Where a large output is found.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct BlobView {
+    /// Its name in the session.
+    pub digest: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Its beginning as text.
+    pub preview: String,
+}
+
+/// An approver decided.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ApprovalDecided {
+    /// The approval.
+    pub approval_id: String,
+    /// Who decided.
+    pub by: String,
+    /// Digest of what they saw.
+    pub digest: String,
+    /// `approve`, `deny` or `edit`.
+    pub decision: &'static str,
+    /// Their words and arguments.
+    pub content: ApprovalContent,
+}
+
+/// What an approver wrote.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ApprovalContent {
+    /// Their message.
+    pub message: Option<String>,
+    /// The edited arguments, redacted where the tool says so.
+    pub args: Option<RawJson>,
+    /// Whether `args` differs from what was written.
+    pub redacted: bool,
+}
+
+/// A step without calls is over.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct StepEnded {
+    /// The reason code.
+    pub reason: &'static str,
+    /// Missing evidence per tag.
+    pub deficits: BTreeMap<String, DeficitView>,
+    /// What the model is told.
+    pub content: TextContent,
+}
+
+/// Evidence that is not there yet.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct DeficitView {
+    /// Successes so far.
+    pub have: u32,
+    /// Successes needed.
+    pub need: u32,
+}
+
+/// A run is over.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct RunEnded {
+    /// Why; exactly one code.
+    pub ending: &'static str,
+    /// Steps taken.
+    pub steps: u32,
+    /// Tool calls counted.
+    pub tool_calls: u32,
+    /// Model calls counted.
+    pub model_calls: u32,
+    /// What the run leaves.
+    pub content: RunContent,
+}
+
+/// What a run leaves.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct RunContent {
+    /// The final output, when done.
+    pub output: Option<RawJson>,
+    /// What ended it, in a sentence.
+    pub detail: Option<String>,
+}
+
+/// A client is ready to execute.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ClientAttached {
+    /// The client instance.
+    pub client_id: String,
+    /// The principal of its credential.
+    pub by: String,
+    /// What it can do.
+    pub capabilities: BTreeSet<String>,
+}
+
+/// Somebody stopped a run or closed a session.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct StopRequested {
+    /// Who.
+    pub by: String,
+    /// Their words.
+    pub content: StopContent,
+}
+
+/// Why somebody stopped.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct StopContent {
+    /// The reason given.
+    pub reason: Option<String>,
+}
+
+/// The session is closed for good.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct SessionClosed {
+    /// Runs it held.
+    pub runs: u32,
+}
+
+/// Time passed, or a new owner came.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct Ticked {}
+
+/// A report that claims an effect was refused.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct OutcomeRefused {
+    /// Why.
+    pub code: &'static str,
+    /// Who sent it.
+    pub reporter: ReporterView,
+    /// The status it claimed.
+    pub claimed: &'static str,
+}
