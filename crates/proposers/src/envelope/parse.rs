@@ -64,10 +64,7 @@ fn strictly(reply: &str) -> Result<Parsed, Refused> {
         && found.outside.is_empty()
         && !found.has_open
     {
-        return envelope(only, false).map(|mut parsed| {
-            parsed.normalised.insert(0, "fenced".to_owned());
-            parsed
-        });
+        return envelope(only, false).map(|parsed| fenced(parsed, only));
     }
     let is_bare = reply.starts_with(['{', '[']);
     if let (true, Err(refused)) = (is_bare, &whole)
@@ -121,15 +118,23 @@ fn loosely(reply: &str) -> Result<Parsed, Refused> {
             Ok(parsed) => {
                 let has_others = blocks.any(|other| envelope(other, true).is_ok());
                 let has_prose = first_fault.is_some() || !found.outside.is_empty();
-                return Ok(noted(parsed, has_others, has_prose));
+                return Ok(noted(fenced(parsed, block), has_others, has_prose));
             }
         }
     }
     first_fault.map_or(whole, Err)
 }
 
-fn noted(mut parsed: Parsed, has_others: bool, has_prose: bool) -> Parsed {
+fn fenced(mut parsed: Parsed, block: &str) -> Parsed {
     parsed.normalised.insert(0, "fenced".to_owned());
+    if block.contains("```") {
+        // More than toolloop reads: it cuts at a fence inside an argument.
+        parsed.normalised.push("fence_inside_argument".to_owned());
+    }
+    parsed
+}
+
+fn noted(mut parsed: Parsed, has_others: bool, has_prose: bool) -> Parsed {
     if has_prose {
         parsed.normalised.push("text_around_envelope".to_owned());
     }

@@ -48,7 +48,7 @@ fn one_envelope_bare_or_fenced_is_read_in_both_modes() {
     let markdown = r#"{"type":"tool_call","calls":[{"id":"1","name":"write_file","args":{"content":"```rust\nfn main() {}\n```\n{\"type\":\"final_answer\"}"}}]}"#;
     let written = json!([["1", "write_file", {"content": "```rust\nfn main() {}\n```\n{\"type\":\"final_answer\"}"}]]);
     assert_eq!(both(markdown), Ok((written.clone(), vec![])));
-    assert_eq!(both(&format!("```json\n{markdown}\n```")), Ok((written, notes(&["fenced"]))));
+    assert_eq!(both(&format!("```json\n{markdown}\n```")), Ok((written, notes(&["fenced", "fence_inside_argument"]))));
     assert_eq!(
         both(r#"{"type":"final_answer","output":{"a":[1,null]}}"#),
         Ok((json!({"done": {"a": [1, null]}}), vec![]))
