@@ -89,8 +89,8 @@ fn opened(session: &mut Session, e: &SessionOpened) {
     });
     session.capabilities.clone_from(&e.capabilities);
     session.transcript.push(Arc::new(Entry::User { text: e.content.prompt.clone() }));
-    // Whoever names neither profile nor label asks the classifier; `ProfileChosen` in the same batch says otherwise.
-    session.classifying = Some(1);
+    session.classifying = e.classify_by.map(|_| 1);
+    session.classify_by = e.classify_by;
 }
 
 fn run_started(session: &mut Session, e: &RunStarted) {
@@ -169,6 +169,7 @@ fn call_decided(session: &mut Session, e: &CallDecided) {
     let malformed = e.reason == Some(RejectReason::Malformed);
     step.any_accepted |= e.decision != Decision::Reject || e.replay_of.is_some();
     step.any_malformed |= malformed;
+    let replay = replayed.is_some();
     let state = match (e.decision, &e.approval, &e.dispatch) {
         (Decision::Escalate, Some(approval), _) => CallState::Waiting(approval.clone()),
         (Decision::Allow, _, Some(dispatch)) => dispatched(dispatch, seq),
@@ -178,6 +179,7 @@ fn call_decided(session: &mut Session, e: &CallDecided) {
             reason: Some(with_code(e.reason, e.content.detail.as_deref())),
             shown: replayed.and_then(|outcome| outcome.output).map(|output| output.shown()).unwrap_or_default(),
             replaced_by: None,
+            replayed: replay,
         }),
     };
     step.calls.push(Call {
@@ -186,15 +188,40 @@ fn call_decided(session: &mut Session, e: &CallDecided) {
         tool: e.tool.clone(),
         tool_text: e.content.tool.clone(),
         args,
+        shown_args: e.content.args.clone(),
         args_hash: e.content.args_hash,
+        reason: e.reason,
         venue: e.venue,
         class: e.class,
         tags: e.tags.clone(),
         idempotency_key: e.content.idempotency_key.clone(),
         edited_from: e.edited_from.clone(),
+        approval: e.approval.as_ref().map(|approval| approval.id.clone()),
         state,
     });
+    if over {
+        remember(
+            session,
+            EndedCall {
+                call: e.call.clone(),
+                tool: e.tool.clone(),
+                approval: None,
+                seq,
+                attempt: 0,
+                end: CallEnd::NotExecuted(NotExecuted::Rejected),
+                outcome_digest: None,
+                reported: false,
+            },
+        );
+    }
     complete_step(session);
+}
+
+fn remember(session: &mut Session, ended: EndedCall) {
+    if session.recent_calls.len() >= REMEMBERED_CALLS {
+        session.recent_calls.pop_front();
+    }
+    session.recent_calls.push_back(ended);
 }
 
 fn call_dispatched(session: &mut Session, e: &CallDispatched) {
@@ -212,17 +239,6 @@ fn call_acknowledged(session: &mut Session, e: &CallAcknowledged) {
 
 fn call_ended(session: &mut Session, e: &CallEnded) {
     let seq = session.head;
-    if session.recent_calls.len() >= REMEMBERED_CALLS {
-        session.recent_calls.pop_front();
-    }
-    session.recent_calls.push_back(EndedCall {
-        call: e.call.clone(),
-        seq,
-        attempt: e.attempt,
-        end: e.end,
-        outcome_digest: e.content.outcome.as_ref().map(outcome_digest),
-        reported: matches!(e.cause, EndCause::Reported(_)),
-    });
     let output = e.content.outcome.as_ref().and_then(|outcome| outcome.output.as_ref());
     let told =
         e.content.detail.clone().or_else(|| e.content.outcome.as_ref().and_then(|outcome| outcome.detail.clone()));
@@ -231,12 +247,27 @@ fn call_ended(session: &mut Session, e: &CallEnded) {
         reason: told,
         shown: output.map(crate::output::Output::shown).unwrap_or_default(),
         replaced_by: e.replaced_by.clone(),
+        replayed: e.cause == EndCause::Replayed && e.content.outcome.is_some(),
     };
     let Some(call) = call_mut(session, &e.call) else { return };
     call.state = CallState::Ended(ended);
+    let approval = call.approval.clone();
     let success = e.end == CallEnd::Outcome(OutcomeStatus::Ok);
     let (tags, tool, key, hash) = (call.tags.clone(), call.tool.clone(), call.idempotency_key.clone(), call.args_hash);
     call.args = None;
+    remember(
+        session,
+        EndedCall {
+            call: e.call.clone(),
+            tool: tool.clone(),
+            approval,
+            seq,
+            attempt: e.attempt,
+            end: e.end,
+            outcome_digest: e.content.outcome.as_ref().map(outcome_digest),
+            reported: matches!(e.cause, EndCause::Reported(_)),
+        },
+    );
     if let Some(run) = session.run.as_mut() {
         if success {
             for tag in tags {

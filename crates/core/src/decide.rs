@@ -31,7 +31,9 @@ pub use approval::approval_digest;
 
 /// Times a `read` or `idempotent` call is sent at most.
 pub const MAX_ATTEMPTS: u32 = 5;
-/// Refused reports recorded per run; further ones are answered only.
+/// Calls that one answer may ask for; an answer with more, or with none, is malformed.
+pub const MAX_CALLS_PER_STEP: usize = 128;
+/// Refused reports recorded per run; further ones, and those before the first run, are answered only.
 pub const MAX_REFUSALS_RECORDED: u32 = 32;
 
 /// What follows from an input.
@@ -181,8 +183,8 @@ impl<'a> Draft<'a> {
 
     /// Refuses a report; records that it was made, up to a cap.
     fn refuse_report(&mut self, report: &OutcomeReport, refusal: Refusal) -> Refusal {
-        let (run, recorded) = self.session.run.as_ref().map_or((0, 0), |run| (run.no, run.refused_reports));
-        if recorded < MAX_REFUSALS_RECORDED {
+        let run = self.session.run.as_ref().filter(|run| run.refused_reports < MAX_REFUSALS_RECORDED);
+        if let Some(run) = run.map(|run| run.no) {
             self.push(Event::OutcomeRefused(OutcomeRefused {
                 run,
                 call: report.call.clone(),

@@ -115,6 +115,8 @@ pub struct SessionOpened {
     pub capabilities: BTreeSet<Capability>,
     /// Narrower bounds.
     pub limits: Narrowed,
+    /// When the classifier must have answered; absent when it is not asked.
+    pub classify_by: Option<Timestamp>,
     /// Deciding behaviour.
     pub rules_version: u32,
     /// W3C trace context of the request.
@@ -385,6 +387,8 @@ pub struct Dispatch {
 pub struct ApprovalOpened {
     /// Its id.
     pub id: ApprovalId,
+    /// When it was asked.
+    pub requested_at: Timestamp,
     /// When it lapses.
     pub expires_at: Timestamp,
     /// Digest over tool, canonical arguments, venue, session and bundle: what exactly is approved.

@@ -113,6 +113,9 @@ fn order_effect(call: &Call) -> Option<Effect> {
 /// When the session must be ticked, if nothing else happens before.
 #[must_use]
 pub fn next_wake(session: &Session) -> Option<Timestamp> {
+    if session.classifying.is_some() {
+        return session.classify_by;
+    }
     let run = session.active_run()?;
     let calls = session.calls().iter().filter_map(|call| match &call.state {
         CallState::Waiting(approval) => Some(approval.expires_at),

@@ -72,7 +72,7 @@ pub struct Profile {
     /// Per reason: feed the rejection back, or end the run with its code. Default: feedback.
     #[serde(default)]
     pub on_reject: BTreeMap<RejectReason, OnReject>,
-    /// After a call that may or may not have happened. Default: end.
+    /// After an `indeterminate` outcome of a `once` call, which may or may not have happened. Default: end.
     #[serde(default = "end")]
     pub on_indeterminate: OnReject,
     /// Text around the system prompt.

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::ask::Entry;
 use crate::event::{ApprovalOpened, CallEnd, Limits};
 use crate::id::{
-    ActorId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, Tag, TenantId,
-    ToolId,
+    ActorId, ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, Tag,
+    TenantId, ToolId,
 };
 use crate::input::Narrowed;
 use crate::json::Json;
 use crate::output::Outcome;
 use crate::proposal::Ballot;
-use crate::reason::Ending;
+use crate::reason::{Ending, RejectReason};
 use crate::time::Timestamp;
 use crate::tool::{ToolClass, Venue};
 
@@ -44,6 +44,8 @@ pub struct Session {
     pub trace_requirements: BTreeMap<Tag, u32>,
     /// The classifier's question that is open, by attempt.
     pub classifying: Option<u32>,
+    /// When the classifier must have answered; meaningless once it has.
+    pub classify_by: Option<Timestamp>,
     /// The client that executes, if one has come.
     pub executor: Option<ClientInstance>,
     /// What the session's client can do.
@@ -96,11 +98,15 @@ pub struct KeyedSuccess {
     pub outcome: Outcome,
 }
 
-/// An ended call, remembered for late reports.
+/// An ended call, remembered for late reports and answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedCall {
     /// The call.
     pub call: CallId,
+    /// The tool, if it exists.
+    pub tool: Option<ToolId>,
+    /// The approval it waited for, if it did.
+    pub approval: Option<ApprovalId>,
     /// Where its terminal record stands.
     pub seq: u64,
     /// Its last attempt.
@@ -199,8 +205,12 @@ pub struct Call {
     pub tool_text: String,
     /// The arguments in full, until the call has ended; then gone if redacted.
     pub args: Option<Json>,
+    /// The arguments as the log shows them, redacted where the tool says so.
+    pub shown_args: Option<Json>,
     /// Hash of the full arguments.
     pub args_hash: Option<Sha256Digest>,
+    /// Why the call was rejected or escalated.
+    pub reason: Option<RejectReason>,
     /// Who executes.
     pub venue: Option<Venue>,
     /// What may happen after an unknown outcome.
@@ -211,6 +221,8 @@ pub struct Call {
     pub idempotency_key: Option<String>,
     /// The call it was edited from.
     pub edited_from: Option<CallId>,
+    /// The approval it waits or waited for.
+    pub approval: Option<ApprovalId>,
     /// Where it stands.
     pub state: CallState,
 }
@@ -255,6 +267,8 @@ pub struct EndedState {
     pub shown: String,
     /// The edited call that takes its place.
     pub replaced_by: Option<CallId>,
+    /// It is answered with the outcome of an earlier equal call.
+    pub replayed: bool,
 }
 
 impl Session {
@@ -270,6 +284,7 @@ impl Session {
             label: None,
             trace_requirements: BTreeMap::new(),
             classifying: None,
+            classify_by: None,
             executor: None,
             capabilities: BTreeSet::new(),
             run: None,

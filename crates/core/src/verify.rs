@@ -3,8 +3,8 @@
 
 use crate::apply::{fold, unsealed};
 use crate::bundle::Bundle;
-use crate::decide::{Decided, decide};
-use crate::event::{ApprovalVerb, EndCause, Event, RULES_VERSION, Recorded, SCHEMA_ENGINE};
+use crate::decide::{Decided, MAX_REFUSALS_RECORDED, decide};
+use crate::event::{ApprovalVerb, EndCause, Event, OutcomeRefused, RULES_VERSION, Recorded, SCHEMA_ENGINE};
 use crate::id::SessionId;
 use crate::input::{
     ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, Classified, ClientAttached, Input, Message, Open,
@@ -97,6 +97,7 @@ pub fn verify(id: SessionId, log: &[Recorded], bundle: &Bundle) -> Result<Verifi
         redecided: 0,
         redacted: Vec::new(),
         unsure: false,
+        blurred: None,
     };
     for recorded in log {
         verifier.step(recorded)?;
@@ -116,6 +117,8 @@ struct Verifier<'a> {
     redacted: Vec<u64>,
     /// The last input could not be decided again.
     unsure: bool,
+    /// The latest round (run, step, round) of which a ballot's seal is destroyed: its vote cannot be counted again.
+    blurred: Option<(u32, u32, u32)>,
 }
 
 impl Verifier<'_> {
@@ -149,11 +152,17 @@ impl Verifier<'_> {
     /// Decides a recorded input again and notes what must follow.
     fn begin(&mut self, recorded: &Recorded) -> Result<(), Divergence> {
         self.unsure = false;
-        if matches!(recorded.event, Event::OutcomeRefused(_)) {
-            return Ok(());
+        if let Event::OutcomeRefused(refused) = &recorded.event {
+            return self.refused(recorded, refused);
         }
-        let Some(input) = input_of(&self.state, recorded) else {
+        let seat = match &recorded.event {
+            Event::BallotReceived(e) => Some((e.seat.run, e.seat.step, e.seat.round)),
+            _ => None,
+        };
+        let input = input_of(&self.state, recorded).filter(|_| seat.is_none() || seat != self.blurred);
+        let Some(input) = input else {
             self.unsure = true;
+            self.blurred = seat.or(self.blurred);
             self.redacted.push(recorded.seq);
             return Ok(());
         };
@@ -176,6 +185,19 @@ impl Verifier<'_> {
         self.redecided += 1;
         self.expected = events;
         Ok(())
+    }
+
+    /// A refused report is kept without what it claimed, so it is not decided again; that it could be recorded here is
+    /// checked.
+    fn refused(&self, recorded: &Recorded, refused: &OutcomeRefused) -> Result<(), Divergence> {
+        let run = self.state.run.as_ref().filter(|run| run.no == refused.run);
+        let fits = run.is_some_and(|run| run.refused_reports < MAX_REFUSALS_RECORDED);
+        let again =
+            recorded.input_id.as_ref().is_some_and(|id| self.state.recent_inputs.iter().any(|(known, _)| known == id));
+        if fits && !again {
+            return Ok(());
+        }
+        Err(Divergence::Unfounded { seq: recorded.seq, kind: recorded.event.kind() })
     }
 
     fn known_rules(&self, recorded: &Recorded) -> Result<(), Divergence> {

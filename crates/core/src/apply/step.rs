@@ -85,14 +85,13 @@ fn result(step: &Step, original: &Call) -> Entry {
 
 fn edit_note(edited: &Call) -> String {
     let id: &CallId = &edited.id;
-    format!("an approver changed the arguments; it ran as `{id}`")
+    format!("an approver changed the arguments; it was judged again as `{id}`")
 }
 
 /// A replayed call shows the recorded success, though nothing ran.
 fn shown_status(ended: &EndedState) -> &'static str {
-    let replayed = ended.reason.as_ref().is_some_and(|reason| reason.starts_with("idempotent_replay"));
     match ended.end {
-        CallEnd::NotExecuted(_) if replayed => "ok",
+        CallEnd::NotExecuted(_) if ended.replayed => "ok",
         end => end.code(),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Close, Draft};
 use crate::event::{CallEnd, Dispatch, EndCause};
 use crate::output::NotExecuted;
-use crate::reason::Ending;
+use crate::reason::{Ending, RejectReason};
 use crate::session::{Call, CallState, Phase, Step};
 use crate::tool::Venue;
 
@@ -21,16 +21,20 @@ impl Draft<'_> {
     /// Sends what may be sent, answers what an equal call has answered, and checks the bounds between steps.
     pub(super) fn advance(&mut self) {
         loop {
+            if self.ended_by_deadline() {
+                return;
+            }
             let Some(run) = self.session.active_run() else { return };
             let Phase::Acting(step) = &run.phase else { return self.check_bounds() };
-            if self.at >= run.deadline_at {
-                return self.end_run(Ending::DeadlineExceeded, None, None);
-            }
             let limit = usize::try_from(run.limits.max_parallel_calls).unwrap_or(usize::MAX);
             let running = step.calls.iter().filter(|call| matches!(call.state, CallState::Dispatched(_))).count();
             match self.next_move(step, limit.saturating_sub(running)) {
                 Some(Move::Send(call, dispatch)) => self.dispatch(&call.id, dispatch),
-                Some(Move::Replay(call)) => self.replay(&call),
+                Some(Move::Replay(call)) => {
+                    if let Some((reason, detail)) = self.replay(&call).filter(|(reason, _)| self.ends_run(*reason)) {
+                        return self.end_run(reason.into(), None, Some(detail));
+                    }
+                }
                 None => return,
             }
         }
@@ -70,14 +74,17 @@ impl Draft<'_> {
         }
     }
 
-    /// The leave to send a call now; none when it needs a client and none has come.
+    /// The leave to send a call now; none when it needs a client and none has come that can execute it.
     pub(super) fn leave_to_send(&self, call: &Call, attempt: u32) -> Option<Dispatch> {
-        let timeout_ms = call.tool.as_ref().and_then(|id| self.bundle.tool(id)).map_or(0, |tool| tool.def.timeout_ms);
-        let instance = match call.venue {
-            Some(Venue::Client) => Some(self.session.executor.clone()?),
-            Some(Venue::Server) | None => None,
+        let tool = &self.bundle.tool(call.tool.as_ref()?)?.def;
+        let instance = match tool.venue {
+            Venue::Client => {
+                let able = tool.capability.as_ref().is_none_or(|needed| self.session.capabilities.contains(needed));
+                Some(self.session.executor.clone().filter(|_| able)?)
+            }
+            Venue::Server => None,
         };
-        Some(Dispatch { attempt, deadline_at: self.at.plus_ms(timeout_ms), instance })
+        Some(Dispatch { attempt, deadline_at: self.at.plus_ms(tool.timeout_ms), instance })
     }
 
     fn recorded_success(&self, call: &Call) -> bool {
@@ -86,29 +93,36 @@ impl Draft<'_> {
     }
 
     /// Closes a call whose key has succeeded since it was allowed: the same arguments get that outcome, others a refusal.
-    fn replay(&mut self, call: &Call) {
-        let earlier = call
-            .tool
-            .as_ref()
-            .zip(call.idempotency_key.as_ref())
-            .and_then(|(tool, key)| self.session.idempotency.get(tool)?.get(key).cloned());
-        let Some(earlier) = earlier else { return };
+    fn replay(&mut self, call: &Call) -> Option<(RejectReason, String)> {
+        let (tool, key) = call.tool.as_ref().zip(call.idempotency_key.as_ref())?;
+        let earlier = self.session.idempotency.get(tool)?.get(key)?.clone();
         let same = call.args_hash == Some(earlier.args_hash);
-        let detail = if same {
-            "idempotent_replay: an equal call of this step succeeded first; its outcome is returned"
+        let (reason, detail) = if same {
+            (RejectReason::IdempotentReplay, "an equal call of this step succeeded first; its outcome is returned")
         } else {
-            "idempotency_conflict: this key succeeded first with other arguments; use a fresh key"
+            (RejectReason::IdempotencyConflict, "this key succeeded first with other arguments; use a fresh key")
         };
+        let detail = format!("{}: {detail}", reason.code());
         self.end_call(
             &call.id,
             Close {
                 end: CallEnd::NotExecuted(NotExecuted::Rejected),
                 cause: EndCause::Replayed,
                 outcome: same.then_some(earlier.outcome),
-                detail: Some(detail.to_owned()),
+                detail: Some(detail.clone()),
                 replaced_by: None,
             },
         );
+        Some((reason, detail))
+    }
+
+    /// Ends the run if its wall-clock bound has passed, and says whether it did.
+    pub(super) fn ended_by_deadline(&mut self) -> bool {
+        let over = self.session.active_run().is_some_and(|run| self.at >= run.deadline_at);
+        if over {
+            self.end_run(Ending::DeadlineExceeded, None, None);
+        }
+        over
     }
 
     /// Ends the run if it may not ask the model again.

@@ -80,7 +80,13 @@ fn waiting(draft: &Draft<'_>, answer: &ApprovalAnswer) -> Result<(Call, Approval
         CallState::Waiting(_) | CallState::Queued | CallState::Dispatched(_) | CallState::Ended(_) => None,
     });
     found.ok_or_else(|| {
-        Refusal::new(RefusalCode::UnknownApproval, "no open approval of this id; it may be decided or over")
+        let of_open = draft.session.calls().iter().map(|call| &call.approval);
+        let of_ended = draft.session.recent_calls.iter().map(|ended| &ended.approval);
+        if of_open.chain(of_ended).flatten().any(|id| *id == answer.approval) {
+            Refusal::new(RefusalCode::ApprovalClosed, "the approval is decided or over")
+        } else {
+            Refusal::new(RefusalCode::UnknownApproval, "the session has no such approval")
+        }
     })
 }
 

@@ -1,8 +1,8 @@
 //! Answers of models: the vote, the gates before `done`, and what an unreadable answer costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{Draft, Reply, redact};
+use super::{Draft, MAX_CALLS_PER_STEP, Reply, redact};
 use crate::consensus::tally;
 use crate::event::{
     BallotContent, BallotReceived, ConsensusDecided, ConsensusResult, Deficit, Event, StepEnded, TextContent,
@@ -12,7 +12,7 @@ use crate::id::{CallId, Tag};
 use crate::input::{BallotCast, Seat};
 use crate::json::Json;
 use crate::profile::OnNoConsensus;
-use crate::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs};
+use crate::proposal::{Ballot, BallotVerdict, Proposal};
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
 use crate::schema::{Schema, describe};
 use crate::session::{Phase, Round};
@@ -27,11 +27,10 @@ pub(super) fn ballot(draft: &mut Draft<'_>, cast: &BallotCast) -> Result<Reply, 
     if cast.seat != expected || !known {
         return Err(stale());
     }
-    let (of, deadline_at) = (run.limits.ballots, run.deadline_at);
+    let of = run.limits.ballots;
     let event = received(draft, cast, of);
     draft.push(event);
-    if draft.at >= deadline_at {
-        draft.end_run(Ending::DeadlineExceeded, None, None);
+    if draft.ended_by_deadline() {
         return Ok(Reply::Accepted);
     }
     let Some(round) = asking(draft) else { return Ok(Reply::Accepted) };
@@ -55,36 +54,10 @@ fn asking(draft: &Draft<'_>) -> Option<Round> {
 
 /// The record of an answer, with secrets moved to the seal.
 fn received(draft: &Draft<'_>, cast: &BallotCast, of: u32) -> Event {
-    let mut kept = cast.ballot.clone();
-    let mut sealed = BTreeMap::new();
-    let mut redacted = BTreeSet::new();
-    let mut cut_text = false;
-    if let BallotVerdict::Proposal(Proposal::Calls(calls)) = &mut kept.verdict {
-        for (index, call) in (0_u32..).zip(calls.iter_mut()) {
-            let pointers = redact::pointers(draft.bundle, &call.tool);
-            if pointers.is_empty() {
-                continue;
-            }
-            match &call.args {
-                ProposedArgs::Malformed { .. } => {
-                    redact::CUT_TEXT.clone_into(&mut call.raw_args);
-                    cut_text = true;
-                }
-                ProposedArgs::Readable(full) => {
-                    let Some(shown) = redact::cut(full, pointers) else { continue };
-                    let id = CallId::at(draft.session.id, cast.seat.run, cast.seat.step, index);
-                    shown.as_str().clone_into(&mut call.raw_args);
-                    sealed.insert(id.clone(), full.clone());
-                    redacted.insert(id);
-                    call.args = ProposedArgs::Readable(shown);
-                    cut_text = true;
-                }
-            }
-        }
-    }
-    if cut_text && !kept.text.is_empty() {
-        redact::CUT_TEXT.clone_into(&mut kept.text);
-    }
+    let (kept, cut_from) = redact::ballot(draft.bundle, draft.profile(), &cast.ballot);
+    let id = |index| CallId::at(draft.session.id, cast.seat.run, cast.seat.step, index);
+    let sealed: BTreeMap<CallId, Json> = cut_from.into_iter().map(|(index, full)| (id(index), full)).collect();
+    let redacted = sealed.keys().cloned().collect();
     let (verdict, reason, calls) = describe_verdict(&kept.verdict);
     Event::BallotReceived(Box::new(BallotReceived {
         seat: cast.seat,
@@ -174,21 +147,26 @@ fn act(draft: &mut Draft<'_>, escalate: Option<RejectReason>) {
         BallotVerdict::Failed { detail, .. } => draft.end_run(Ending::ProviderFailed, None, Some(detail)),
         BallotVerdict::Malformed { detail, .. } => end_step(draft, RejectReason::Malformed, BTreeMap::new(), detail),
         BallotVerdict::Proposal(Proposal::Done { output }) => done(draft, output),
-        BallotVerdict::Proposal(Proposal::Calls(calls)) => draft.decide_calls(&calls, escalate),
+        BallotVerdict::Proposal(Proposal::Calls(calls)) if (1..=MAX_CALLS_PER_STEP).contains(&calls.len()) => {
+            draft.decide_calls(&calls, escalate);
+        }
+        BallotVerdict::Proposal(Proposal::Calls(calls)) => {
+            let text = format!("an answer asks for 1 to {MAX_CALLS_PER_STEP} calls, not {}", calls.len());
+            end_step(draft, RejectReason::Malformed, BTreeMap::new(), text);
+        }
     }
 }
 
 /// The gates before an end: the output's schema, then the evidence.
 fn done(draft: &mut Draft<'_>, output: Json) {
     let own = draft.session.opened.as_ref().and_then(|opened| opened.output_schema.clone());
-    let compiled = own.and_then(|schema| Schema::compile(&schema.value()).ok());
+    let own = own.and_then(|schema| Schema::compile(&schema.value()).ok());
     let of_profile = draft.session.profile.as_ref().and_then(|name| draft.bundle.output_schema(name));
-    let output = match compiled.as_ref().or(of_profile) {
-        None => output,
-        Some(schema) => match fit(schema, output) {
-            Ok(output) => output,
-            Err(text) => return end_step(draft, RejectReason::OutputSchemaInvalid, BTreeMap::new(), text),
-        },
+    // The session's schema comes on top of the profile's: a caller may narrow, never widen.
+    let fitted = own.as_ref().into_iter().chain(of_profile).try_fold(output, |output, schema| fit(schema, output));
+    let output = match fitted {
+        Ok(output) => output,
+        Err(text) => return end_step(draft, RejectReason::OutputSchemaInvalid, BTreeMap::new(), text),
     };
     let counts = draft.session.active_run().map(|run| run.evidence.clone()).unwrap_or_default();
     let deficits = evidence::deficits(&draft.session.trace_requirements, &counts);

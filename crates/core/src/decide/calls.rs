@@ -132,7 +132,7 @@ impl Draft<'_> {
         let tool = verdict.tool?;
         let args = verdict.args.as_ref()?;
         let digest = approval_digest(self.session.id, self.bundle.digest(), &tool.id, tool.def.venue, args);
-        Some(ApprovalOpened { id, expires_at: self.at.plus_ms(expires_ms), digest })
+        Some(ApprovalOpened { id, requested_at: self.at, expires_at: self.at.plus_ms(expires_ms), digest })
     }
 
     /// The calls that are still open, in order.

@@ -18,6 +18,9 @@ pub(super) fn attach(draft: &mut Draft<'_>, client: &ClientAttached) -> Result<R
         by: client.by.clone(),
         capabilities: client.capabilities.clone(),
     }));
+    if draft.ended_by_deadline() {
+        return Ok(Reply::Accepted);
+    }
     for call in draft.open_calls() {
         let CallState::Dispatched(open) = &call.state else { continue };
         if call.venue != Some(Venue::Client) || open.instance.as_ref() == Some(&client.instance) {

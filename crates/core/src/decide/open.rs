@@ -13,6 +13,10 @@ use crate::input::{Classified, Message, Narrowed, Open};
 use crate::profile::{Harness, Profile};
 use crate::reason::{Ending, Refusal, RefusalCode};
 use crate::schema::Schema;
+use crate::time::Timestamp;
+
+/// Time that one attempt to classify may wait for its turn, in milliseconds.
+const CLASSIFY_WAIT_MS: u64 = 120_000;
 
 /// A profile and how it was found.
 struct Choice {
@@ -32,8 +36,8 @@ pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal>
     let choice = choose(draft, open)?;
     if let Some(choice) = &choice {
         permit(open.ceiling.as_ref(), &choice.profile)?;
-        narrower(draft.bundle.profile(&choice.profile), &open.limits)?;
     }
+    narrower(choice.as_ref().and_then(|choice| draft.bundle.profile(&choice.profile)), &open.limits)?;
     draft.push(Event::SessionOpened(Box::new(SessionOpened {
         tenant: open.tenant.clone(),
         by: open.by.clone(),
@@ -44,6 +48,7 @@ pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal>
         ceiling: open.ceiling.clone(),
         capabilities: open.capabilities.clone(),
         limits: open.limits,
+        classify_by: if choice.is_none() { Some(classify_by(draft)) } else { None },
         rules_version: RULES_VERSION,
         trace: open.trace.clone(),
         agent: None,
@@ -59,6 +64,13 @@ pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal>
         begin(draft, choice);
     }
     Ok(Reply::Accepted)
+}
+
+/// When the classifier's adapter must have given up: every attempt may use its whole time, and wait before it.
+fn classify_by(draft: &Draft<'_>) -> Timestamp {
+    let model = draft.bundle.classification().and_then(|c| c.model.as_ref()).and_then(|name| draft.bundle.model(name));
+    let (timeout_ms, retries) = model.map_or((0, 0), |model| (model.timeout_ms, model.retries));
+    draft.at.plus_ms(timeout_ms.saturating_add(CLASSIFY_WAIT_MS).saturating_mul(u64::from(retries) + 1))
 }
 
 /// The profile that the request names, or none when a classifier is to be asked.
@@ -108,21 +120,25 @@ fn permit(ceiling: Option<&std::collections::BTreeSet<ProfileName>>, profile: &P
     Err(Refusal::new(RefusalCode::ProfileNotPermitted, format!("the credential may not use the profile `{profile}`")))
 }
 
-/// Each asked bound must be at least 1 and no wider than the profile's.
+/// Each asked bound must be at least 1 and no wider than the profile's. A profile that a classifier has yet to find
+/// narrows them once more when the run starts (`resolve`).
 fn narrower(profile: Option<&Profile>, asked: &Narrowed) -> Result<(), Refusal> {
-    let Some(harness) = profile.and_then(|profile| profile.harness.as_ref()) else { return Ok(()) };
+    let harness = profile.and_then(|profile| profile.harness.as_ref());
     let bounds = [
-        ("max_steps", asked.max_steps.map(u64::from), u64::from(harness.max_steps)),
-        ("max_tool_calls", asked.max_tool_calls.map(u64::from), u64::from(harness.max_tool_calls)),
+        ("max_steps", asked.max_steps.map(u64::from), harness.map(|h| u64::from(h.max_steps))),
+        ("max_tool_calls", asked.max_tool_calls.map(u64::from), harness.map(|h| u64::from(h.max_tool_calls))),
         (
             "max_model_calls",
             asked.max_model_calls.map(u64::from),
-            u64::from(harness.max_model_calls.unwrap_or(u32::MAX)),
+            harness.and_then(|h| h.max_model_calls.map(u64::from)),
         ),
-        ("deadline_ms", asked.deadline_ms, harness.deadline_ms),
+        ("deadline_ms", asked.deadline_ms, harness.map(|h| h.deadline_ms)),
     ];
     for (name, asked, limit) in bounds {
-        if asked.is_some_and(|value| value == 0 || value > limit) {
+        if asked == Some(0) {
+            return Err(Refusal::new(RefusalCode::LimitNotNarrower, format!("`{name}` must be at least 1")));
+        }
+        if let Some(limit) = limit.filter(|limit| asked.is_some_and(|asked| asked > *limit)) {
             let detail = format!("`{name}` must be from 1 to the profile's {limit}");
             return Err(Refusal::new(RefusalCode::LimitNotNarrower, detail));
         }

@@ -3,6 +3,7 @@
 use super::{Close, Draft, Reply};
 use crate::apply::outcome_digest;
 use crate::event::{CallEnd, EndCause};
+use crate::id::ToolId;
 use crate::input::{OutcomeReport, Reporter};
 use crate::output::{Body, Outcome, OutcomeStatus};
 use crate::reason::{Ending, Refusal, RefusalCode};
@@ -18,7 +19,7 @@ pub(super) fn outcome(draft: &mut Draft<'_>, report: &OutcomeReport) -> Result<R
         Ok(call) => call,
         Err(refusal) => return Err(draft.refuse_report(report, refusal)),
     };
-    let outcome = checked(draft, &call, report.outcome.clone());
+    let outcome = checked(draft, call.tool.as_ref(), report.outcome.clone());
     let status = outcome.status;
     let detail = doubt(status);
     draft.end_call(
@@ -52,10 +53,11 @@ pub(super) fn doubt(status: OutcomeStatus) -> Option<String> {
 /// The place of the same report, if it was taken before.
 fn repeated(draft: &Draft<'_>, report: &OutcomeReport) -> Option<u64> {
     let ended = draft.session.recent_calls.iter().rev().find(|ended| ended.call == report.call)?;
-    let same = ended.reported
-        && ended.attempt == report.attempt
-        && ended.outcome_digest == Some(outcome_digest(&report.outcome));
-    same.then_some(ended.seq)
+    if !ended.reported || ended.attempt != report.attempt {
+        return None;
+    }
+    let outcome = checked(draft, ended.tool.as_ref(), report.outcome.clone());
+    (ended.outcome_digest == Some(outcome_digest(&outcome))).then_some(ended.seq)
 }
 
 /// The dispatched call that the report fits, or why it fits none.
@@ -110,8 +112,8 @@ fn fits(call: &Call, open: &DispatchedCall, reporter: &Reporter) -> Result<(), R
 }
 
 /// A success whose result does not match the tool's schema is a failure that says so.
-fn checked(draft: &Draft<'_>, call: &Call, outcome: Outcome) -> Outcome {
-    let schema = call.tool.as_ref().and_then(|id| draft.bundle.tool(id)).and_then(|tool| tool.result.as_ref());
+fn checked(draft: &Draft<'_>, tool: Option<&ToolId>, outcome: Outcome) -> Outcome {
+    let schema = tool.and_then(|id| draft.bundle.tool(id)).and_then(|tool| tool.result.as_ref());
     let Some(schema) = schema.filter(|_| outcome.status == OutcomeStatus::Ok) else { return outcome };
     match mismatch(schema, &outcome) {
         None => outcome,

@@ -10,11 +10,17 @@ use crate::tool::{ToolClass, Venue};
 
 pub(super) fn tick(draft: &mut Draft<'_>) -> Result<Reply, Refusal> {
     let due = crate::outstanding::next_wake(&draft.session).is_some_and(|wake| wake <= draft.at);
-    let Some(run) = draft.session.active_run().filter(|_| due) else { return Ok(Reply::Unchanged) };
-    let (no, deadline_at) = (run.no, run.deadline_at);
-    draft.push(Event::Ticked(Ticked { run: no }));
-    if draft.at >= deadline_at {
-        draft.end_run(Ending::DeadlineExceeded, None, None);
+    if !due {
+        return Ok(Reply::Unchanged);
+    }
+    let run = draft.session.run.as_ref().map_or(0, |run| run.no);
+    draft.push(Event::Ticked(Ticked { run }));
+    if draft.session.classifying.is_some() {
+        let detail = "the classifier did not answer in time".to_owned();
+        draft.end_run(Ending::ClassificationFailed, None, Some(detail));
+        return Ok(Reply::Accepted);
+    }
+    if draft.ended_by_deadline() {
         return Ok(Reply::Accepted);
     }
     for call in draft.open_calls() {
@@ -51,6 +57,9 @@ pub(super) fn recovered(draft: &mut Draft<'_>) -> Result<Reply, Refusal> {
     }
     let run = draft.session.run.as_ref().map_or(0, |run| run.no);
     draft.push(Event::Recovered(Ticked { run }));
+    if draft.ended_by_deadline() {
+        return Ok(Reply::Accepted);
+    }
     for call in calls {
         let CallState::Dispatched(open) = &call.state else { continue };
         let again = call.class != Some(ToolClass::Once) && open.attempt < MAX_ATTEMPTS;
