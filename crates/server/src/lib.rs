@@ -5,4 +5,5 @@ pub mod caller;
 pub mod clock;
 pub mod failure;
 pub mod sessions;
+pub mod tools;
 pub mod wire;
