@@ -155,9 +155,10 @@ impl Verifier<'_> {
         if let Event::OutcomeRefused(refused) = &recorded.event {
             return self.refused(recorded, refused);
         }
-        let seat = match &recorded.event {
-            Event::BallotReceived(e) => Some((e.seat.run, e.seat.step, e.seat.round)),
-            _ => None,
+        let seat = if let Event::BallotReceived(e) = &recorded.event {
+            Some((e.seat.run, e.seat.step, e.seat.round))
+        } else {
+            None
         };
         let input = input_of(&self.state, recorded).filter(|_| seat.is_none() || seat != self.blurred);
         let Some(input) = input else {

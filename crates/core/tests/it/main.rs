@@ -1,1 +1,14 @@
-//! placeholder
+//! The core's tests: sessions as text, random sessions, bundles, schemas, the shape of the repository. One binary, so
+//! that it links once.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests fail loudly and show their figures"
+)]
+
+mod render;
+mod script;
+mod words;
+mod world;
