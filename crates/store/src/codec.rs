@@ -179,12 +179,7 @@ impl Codec {
     }
 
     /// Makes sure that the call has its key.
-    fn call_key(
-        &mut self,
-        seq: u64,
-        id: &KeyId,
-        new_keys: &mut BTreeMap<KeyId, WrappedKey>,
-    ) -> Result<(), CodecError> {
+    fn call_key(&mut self, seq: u64, id: &KeyId, new_keys: &mut BTreeMap<KeyId, WrappedKey>) -> Result<(), CodecError> {
         if self.keys.contains_key(id) {
             return Ok(());
         }
@@ -242,8 +237,7 @@ impl Codec {
             let plain = key
                 .open(&self.row_place(seq, &header.kind, &part.key), &part.bytes)
                 .map_err(|source| CodecError::Key { seq, source })?;
-            let value: Value =
-                serde_json::from_slice(&plain).map_err(|error| corrupt(format!("content: {error}")))?;
+            let value: Value = serde_json::from_slice(&plain).map_err(|error| corrupt(format!("content: {error}")))?;
             if is_content {
                 fields.insert("content".to_owned(), value);
             } else {

@@ -24,15 +24,15 @@ mod sql;
 mod sqlite;
 
 pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, TakeOver, TakenOver};
+pub use codec::{ApprovalBody, Codec, CodecError, Encoded};
 pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
 pub use header::{FORMAT, Header, PayloadMeta};
-pub use codec::{ApprovalBody, Codec, CodecError, Encoded};
 pub use keys::{ContentKey, KeyError, MasterKey, WrappedKey, place};
 pub use limits::{MAX_CONTENT, MAX_HEADER, MAX_ROWS, MAX_TEXT, OWNER_CHANGED};
 pub use memory::MemoryStore;
 pub use name::{KeyId, NodeId, NodeIdentity};
-pub use postgres::{PostgresOptions, PostgresStore, Unsafe};
+pub use postgres::{PostgresOptions, PostgresStore, Risk, Unsafe, durability_risks};
 pub use record::{
     ApiKeyRow, ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey,
     IdempotencyRow, InboxPut, InboxRow, NodeRow, OutboxRow, SecurityCursor, SecurityRow,

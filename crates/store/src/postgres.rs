@@ -5,18 +5,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, Postgres as Driver};
+use sqlx::Postgres as Driver;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
+use crate::sql::cells::Cells;
 use crate::sql::failure::store_error;
 use crate::sql::{Database, Refused, SqlStore, Value, detached};
 
 mod append;
 mod settings;
 
-pub use settings::Unsafe;
+pub use settings::{Risk, Unsafe};
 
 /// The store in a PostgreSQL database.
 pub type PostgresStore = SqlStore<Postgres>;
@@ -61,13 +62,17 @@ impl SqlStore<Postgres> {
     /// # Errors
     /// [`StoreError::UnsupportedServer`], [`StoreError::UnsafeSetting`], [`StoreError::Migration`]; otherwise as for every call.
     pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let connect = PgConnectOptions::from_str(url)
-            .map_err(|_| StoreError::Invalid("the database URL cannot be read"))?
-            .application_name("toolgate");
-        let mut conn = connect.connect().await.map_err(store_error)?;
-        settings::check(&mut conn, options.unsafe_settings).await?;
-        migrate(&mut conn).await?;
-        conn.close().await.map_err(store_error)?;
+        let connect = options_of(url)?;
+        let owner = one_connection(connect.clone()).await?;
+        settings::check_version(&owner).await?;
+        for Risk { setting, value, remedy } in settings::risks(&owner).await? {
+            match options.unsafe_settings {
+                Unsafe::Refuse => return Err(StoreError::UnsafeSetting { setting, value, remedy }),
+                Unsafe::Accept => tracing::warn!(setting, value, remedy, "unsafe database setting accepted"),
+            }
+        }
+        migrate(&owner).await?;
+        owner.close().await;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -78,17 +83,43 @@ impl SqlStore<Postgres> {
         Ok(Self { database: Postgres { pool } })
     }
 
+    /// The role that the store's connections work as: `toolgate_app` where the rights could be narrowed.
+    pub async fn connection_role(&self) -> Result<String, StoreError> {
+        let rows = self.database.read("SELECT current_user::text AS role", Vec::new()).await?;
+        rows.first().map_or(Ok(String::new()), |row| row.text("role"))
+    }
+
     /// Closes all connections.
     pub async fn close(&self) {
         self.database.pool.close().await;
     }
 }
 
-async fn migrate(conn: &mut PgConnection) -> Result<(), StoreError> {
+/// The settings of a server under which acknowledged rows may be lost, as a new connection sees them.
+pub async fn durability_risks(url: &str) -> Result<Vec<Risk>, StoreError> {
+    let pool = one_connection(options_of(url)?).await?;
+    let risks = settings::risks(&pool).await;
+    pool.close().await;
+    risks
+}
+
+fn options_of(url: &str) -> Result<PgConnectOptions, StoreError> {
+    // The driver's message would repeat the URL, which may hold a password.
+    let options =
+        PgConnectOptions::from_str(url).map_err(|_| StoreError::Invalid("the database URL cannot be read"))?;
+    Ok(options.application_name("toolgate"))
+}
+
+/// One connection with the rights of the URL's own user.
+async fn one_connection(connect: PgConnectOptions) -> Result<PgPool, StoreError> {
+    PgPoolOptions::new().max_connections(1).connect_with(connect).await.map_err(store_error)
+}
+
+async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     let mut migrator = sqlx::migrate!("../../migrations/postgres");
     migrator.create_schema("toolgate");
     migrator.dangerous_set_table_name("toolgate.migration");
-    migrator.run(conn).await.map_err(|error| StoreError::Migration(Box::new(error)))
+    migrator.run(pool).await.map_err(|error| StoreError::Migration(Box::new(error)))
 }
 
 type Query = sqlx::query::Query<'static, Driver, PgArguments>;

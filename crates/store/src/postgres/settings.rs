@@ -1,6 +1,6 @@
 //! Refusing a PostgreSQL server whose settings lose acknowledged rows.
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::PgPool;
 
 use crate::error::StoreError;
 use crate::sql::cells::Cells;
@@ -33,28 +33,39 @@ const SETTINGS: [(&str, &[&str], &str); 3] = [
     ),
 ];
 
-/// Checks the server's version and settings as this connection sees them.
-pub(super) async fn check(conn: &mut PgConnection, unsafe_settings: Unsafe) -> Result<(), StoreError> {
-    let row = sqlx::query(
-        "SELECT current_setting('server_version_num')::bigint AS number, current_setting('server_version') AS version, \
-         current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes, \
-         current_setting('synchronous_commit') AS synchronous_commit",
-    )
-    .fetch_one(conn)
-    .await
-    .map_err(store_error)?;
+/// One setting under which acknowledged rows may be lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Risk {
+    /// The setting's name.
+    pub setting: &'static str,
+    /// Its present value.
+    pub value: String,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+/// Refuses a server that is too old.
+pub(super) async fn check_version(pool: &PgPool) -> Result<(), StoreError> {
+    let sql =
+        "SELECT current_setting('server_version_num')::bigint AS number, current_setting('server_version') AS version";
+    let row = sqlx::query(sql).fetch_one(pool).await.map_err(store_error)?;
     if row.int("number")? < MINIMUM {
         return Err(StoreError::UnsupportedServer { version: row.text("version")?, minimum: "13" });
     }
+    Ok(())
+}
+
+/// The settings that may lose rows, as a connection of this pool sees them.
+pub(super) async fn risks(pool: &PgPool) -> Result<Vec<Risk>, StoreError> {
+    let sql = "SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes, \
+         current_setting('synchronous_commit') AS synchronous_commit";
+    let row = sqlx::query(sql).fetch_one(pool).await.map_err(store_error)?;
+    let mut risks = Vec::new();
     for (setting, refused, remedy) in SETTINGS {
         let value = row.text(setting)?;
-        if !refused.contains(&value.as_str()) {
-            continue;
-        }
-        match unsafe_settings {
-            Unsafe::Refuse => return Err(StoreError::UnsafeSetting { setting, value, remedy }),
-            Unsafe::Accept => tracing::warn!(setting, value, remedy, "unsafe database setting accepted"),
+        if refused.contains(&value.as_str()) {
+            risks.push(Risk { setting, value, remedy });
         }
     }
-    Ok(())
+    Ok(risks)
 }

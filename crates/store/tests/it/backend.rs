@@ -10,13 +10,13 @@ use tokio::sync::{Mutex, OnceCell};
 use toolgate_store::{MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store, Unsafe};
 
 /// A fresh store, and the way past it that a tampering operator has.
-pub struct Backend {
-    pub store: Arc<dyn Store>,
-    pub raw: Raw,
+pub(crate) struct Backend {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) raw: Raw,
 }
 
 /// How to reach the database without the store.
-pub enum Raw {
+pub(crate) enum Raw {
     Memory,
     Sqlite(TempDir),
     Postgres(String),
@@ -27,7 +27,7 @@ static CREATING: Mutex<()> = Mutex::const_new(());
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The cluster's URL.
-pub fn cluster() -> String {
+pub(crate) fn cluster() -> String {
     std::env::var("TOOLGATE_TEST_POSTGRES_URL").unwrap_or_else(|_| {
         panic!(
             "TOOLGATE_TEST_POSTGRES_URL is not set: start a throw-away cluster with `scripts/postgres start DIR PORT` \
@@ -37,19 +37,19 @@ pub fn cluster() -> String {
 }
 
 /// The URL of another database of the cluster.
-pub fn database_url(name: &str) -> String {
+pub(crate) fn database_url(name: &str) -> String {
     let url = cluster();
     let (server, _) = url.rsplit_once('/').expect("the URL names a database");
     format!("{server}/{name}")
 }
 
 /// The options for a cluster that runs without fsync.
-pub fn options() -> PostgresOptions {
+pub(crate) fn options() -> PostgresOptions {
     PostgresOptions { max_connections: 8, unsafe_settings: Unsafe::Accept, ..PostgresOptions::default() }
 }
 
 /// Runs SQL at the cluster as its superuser.
-pub async fn at_cluster(sql: String) {
+pub(crate) async fn at_cluster(sql: String) {
     let mut conn = PgConnection::connect(&cluster()).await.expect("the cluster answers");
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
@@ -60,7 +60,7 @@ fn fresh_name() -> String {
 }
 
 /// Makes an empty database and gives its URL.
-pub async fn empty_database() -> String {
+pub(crate) async fn empty_database() -> String {
     let name = fresh_name();
     let _one = CREATING.lock().await;
     at_cluster(format!("CREATE DATABASE {name}")).await;
@@ -82,24 +82,24 @@ async fn migrated_database() -> String {
 }
 
 impl Backend {
-    pub fn memory() -> Self {
+    pub(crate) fn memory() -> Self {
         Self { store: Arc::new(MemoryStore::new()), raw: Raw::Memory }
     }
 
-    pub async fn sqlite() -> Self {
+    pub(crate) async fn sqlite() -> Self {
         let dir = TempDir::new().unwrap();
         let store = SqliteStore::open(&dir.path().join("log.sqlite")).await.unwrap();
         Self { store: Arc::new(store), raw: Raw::Sqlite(dir) }
     }
 
-    pub async fn postgres() -> Self {
+    pub(crate) async fn postgres() -> Self {
         let url = migrated_database().await;
         let store = PostgresStore::open(&url, &options()).await.unwrap();
         Self { store: Arc::new(store), raw: Raw::Postgres(url) }
     }
 
     /// A second store over the same database, as another process would have; the same store in memory.
-    pub async fn second(&self) -> Arc<dyn Store> {
+    pub(crate) async fn second(&self) -> Arc<dyn Store> {
         match &self.raw {
             Raw::Memory => Arc::clone(&self.store),
             Raw::Sqlite(dir) => Arc::new(SqliteStore::open(&dir.path().join("log.sqlite")).await.unwrap()),
@@ -108,7 +108,7 @@ impl Backend {
     }
 
     /// Runs SQL past the store, as an operator could.
-    pub async fn operator(&self, sql: &str) -> Result<u64, sqlx::Error> {
+    pub(crate) async fn operator(&self, sql: &str) -> Result<u64, sqlx::Error> {
         self.raw.operator(sql).await
     }
 }

@@ -15,39 +15,39 @@ use uuid::Uuid;
 static COUNT: AtomicU64 = AtomicU64::new(1);
 
 /// A number no other call in this process gets.
-pub fn number() -> u64 {
+pub(crate) fn number() -> u64 {
     COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
-pub fn session_id() -> SessionId {
+pub(crate) fn session_id() -> SessionId {
     SessionId::from_uuid(Uuid::from_u64_pair(0x0192_0000_0000_7000, number()))
 }
 
-pub fn tenant(name: &str) -> TenantId {
+pub(crate) fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
 
-pub fn actor(name: &str) -> ActorId {
+pub(crate) fn actor(name: &str) -> ActorId {
     ActorId::new(name).unwrap()
 }
 
-pub fn input(name: &str) -> InputId {
+pub(crate) fn input(name: &str) -> InputId {
     InputId::new(name).unwrap()
 }
 
-pub fn node(name: &str, incarnation: u64) -> NodeIdentity {
+pub(crate) fn node(name: &str, incarnation: u64) -> NodeIdentity {
     NodeIdentity { node: NodeId::new(name).unwrap(), incarnation }
 }
 
-pub fn digest(text: &str) -> Sha256Digest {
+pub(crate) fn digest(text: &str) -> Sha256Digest {
     Sha256Digest::of(text.as_bytes())
 }
 
-pub fn sealed(text: &str) -> Sealed {
+pub(crate) fn sealed(text: &str) -> Sealed {
     Sealed { key: KeyId::session(), bytes: text.as_bytes().to_vec() }
 }
 
-pub fn projection(status: &str) -> Projection {
+pub(crate) fn projection(status: &str) -> Projection {
     Projection {
         status: status.to_owned(),
         active: true,
@@ -60,43 +60,43 @@ pub fn projection(status: &str) -> Projection {
     }
 }
 
-pub const DECIDED: Marks = Marks { decision: true, ..Marks::NONE };
-pub const ALLOWED: Marks = Marks { decision: true, allow: true, ..Marks::NONE };
-pub const DISPATCHED: Marks = Marks { decision: true, allow: true, dispatch_attempt: Some(1), terminal: false };
-pub const TERMINAL: Marks = Marks { terminal: true, ..Marks::NONE };
+pub(crate) const DECIDED: Marks = Marks { decision: true, ..Marks::NONE };
+pub(crate) const ALLOWED: Marks = Marks { decision: true, allow: true, ..Marks::NONE };
+pub(crate) const DISPATCHED: Marks = Marks { decision: true, allow: true, dispatch_attempt: Some(1), terminal: false };
+pub(crate) const TERMINAL: Marks = Marks { terminal: true, ..Marks::NONE };
 
-pub fn dispatch(attempt: u32) -> Marks {
+pub(crate) fn dispatch(attempt: u32) -> Marks {
     Marks { dispatch_attempt: Some(attempt), ..Marks::NONE }
 }
 
-pub fn later_allow() -> Marks {
+pub(crate) fn later_allow() -> Marks {
     Marks { allow: true, ..Marks::NONE }
 }
 
 /// The writer's side of one session's log.
 #[derive(Debug, Clone)]
-pub struct Log {
-    pub tenant: TenantId,
-    pub session: SessionId,
-    pub epoch: u64,
-    pub rows: Vec<Row>,
+pub(crate) struct Log {
+    pub(crate) tenant: TenantId,
+    pub(crate) session: SessionId,
+    pub(crate) epoch: u64,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Log {
-    pub fn new(tenant_name: &str) -> Self {
+    pub(crate) fn new(tenant_name: &str) -> Self {
         Self { tenant: tenant(tenant_name), session: session_id(), epoch: 1, rows: Vec::new() }
     }
 
-    pub fn call(&self, index: u32) -> CallId {
+    pub(crate) fn call(&self, index: u32) -> CallId {
         CallId::at(self.session, 1, 1, index)
     }
 
-    pub fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.rows.len() as u64
     }
 
     /// A row for the next place, without adding it.
-    pub fn row(&self, mut header: Header, payload: &[u8]) -> Row {
+    pub(crate) fn row(&self, mut header: Header, payload: &[u8]) -> Row {
         let mut at = self.rows.last().map_or(Position::FIRST, Position::after);
         at.epoch = self.epoch;
         header.payload = (!payload.is_empty()).then(|| PayloadMeta::of(payload, vec!["session".to_owned()]));
@@ -105,23 +105,23 @@ impl Log {
     }
 
     /// Adds a row and gives the append that carries it alone.
-    pub fn push(&mut self, header: Header, payload: &[u8]) -> Append {
+    pub(crate) fn push(&mut self, header: Header, payload: &[u8]) -> Append {
         let row = self.row(header, payload);
         self.rows.push(row.clone());
         self.carry(vec![row])
     }
 
     /// Adds a plain row.
-    pub fn plain(&mut self, payload: &[u8]) -> Append {
+    pub(crate) fn plain(&mut self, payload: &[u8]) -> Append {
         self.push(Header::new("noted"), payload)
     }
 
     /// Adds a row about a call.
-    pub fn about(&mut self, index: u32, marks: Marks) -> Append {
+    pub(crate) fn about(&mut self, index: u32, marks: Marks) -> Append {
         self.push(self.marked(index, marks), b"about a call")
     }
 
-    pub fn marked(&self, index: u32, marks: Marks) -> Header {
+    pub(crate) fn marked(&self, index: u32, marks: Marks) -> Header {
         let mut header = Header::new("call_noted");
         header.run = Some(1);
         header.step = Some(1);
@@ -131,19 +131,19 @@ impl Log {
     }
 
     /// Adds a row that records an input.
-    pub fn recording(&mut self, id: &str) -> Append {
+    pub(crate) fn recording(&mut self, id: &str) -> Append {
         let mut header = Header::new("input_noted");
         header.input_id = Some(input(id));
         self.push(header, b"input")
     }
 
     /// Takes the last row back, because it was refused.
-    pub fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.rows.pop();
     }
 
     /// The append of these rows, which end the log as it is now.
-    pub fn carry(&self, rows: Vec<Row>) -> Append {
+    pub(crate) fn carry(&self, rows: Vec<Row>) -> Append {
         Append {
             tenant: self.tenant.clone(),
             session: self.session,
@@ -163,7 +163,7 @@ impl Log {
     }
 
     /// Adds the first row and gives the creation that carries it.
-    pub fn creation(&mut self) -> NewSession {
+    pub(crate) fn creation(&mut self) -> NewSession {
         let append = self.push(Header::new("session_started"), b"first");
         NewSession {
             alias: None,
@@ -176,7 +176,7 @@ impl Log {
     }
 
     /// Creates the session in a store.
-    pub async fn started(store: &Arc<dyn Store>, tenant: &str) -> Self {
+    pub(crate) async fn started(store: &Arc<dyn Store>, tenant: &str) -> Self {
         let mut log = Self::new(tenant);
         let created = store.create_session(Arc::new(log.creation())).await.unwrap();
         assert_eq!(created, Created::Ok { head: 1 });
@@ -184,21 +184,20 @@ impl Log {
     }
 
     /// The take-over by a node, and the log as it is when it succeeds.
-    pub fn take_over(&self, owner: &NodeIdentity) -> (TakeOver, Self) {
+    pub(crate) fn take_over(&self, owner: &NodeIdentity) -> (TakeOver, Self) {
         let mut after = self.clone();
         after.epoch += 1;
         let mut header = Header::new("owner_changed");
         header.event.insert("node".to_owned(), owner.node.as_str().into());
         let row = after.row(header, b"");
         after.rows.push(row.clone());
-        let take_over =
-            TakeOver { tenant: self.tenant.clone(), session: self.session, owner: owner.clone(), row };
+        let take_over = TakeOver { tenant: self.tenant.clone(), session: self.session, owner: owner.clone(), row };
         (take_over, after)
     }
 }
 
 /// All rows of a session, page by page.
-pub async fn all_rows(store: &Arc<dyn Store>, tenant: &TenantId, session: SessionId) -> Vec<Row> {
+pub(crate) async fn all_rows(store: &Arc<dyn Store>, tenant: &TenantId, session: SessionId) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     loop {
         let after = rows.last().map_or(0, |row| row.seq);

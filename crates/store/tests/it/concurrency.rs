@@ -1,0 +1,119 @@
+//! Many writers at once: one chain, nothing lost, no lock errors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{Connection as _, SqliteConnection};
+use toolgate_store::chain::{Head, check};
+use toolgate_store::{Appended, Store};
+
+use crate::backend::{Backend, Raw};
+use crate::sample::{Log, all_rows};
+
+contract!(sixteen_appenders_make_one_chain, twenty_sessions_run_beside_a_reader);
+
+/// Each appender reads the head, builds on it, and tries again when another was faster.
+async fn one_chain(backend: &Backend, appenders: usize, stores: &[Arc<dyn Store>]) {
+    let log = Log::started(&backend.store, "acme").await;
+    let mut tasks = Vec::new();
+    for appender in 0..appenders {
+        let store = Arc::clone(&stores[appender % stores.len()]);
+        let (tenant, session) = (log.tenant.clone(), log.session);
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..2_000 {
+                let rows = all_rows(&store, &tenant, session).await;
+                let mut mine = Log { tenant: tenant.clone(), session, epoch: 1, rows };
+                let append = mine.plain(format!("appender {appender}").as_bytes());
+                match store.append(Arc::new(append)).await.unwrap() {
+                    Appended::Ok { head } => return head,
+                    Appended::Stale { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            panic!("appender {appender} never got through");
+        }));
+    }
+    let mut heads = Vec::new();
+    for task in tasks {
+        heads.push(task.await.unwrap());
+    }
+    heads.sort_unstable();
+    let expected: Vec<u64> = (2..=appenders as u64 + 1).collect();
+    assert_eq!(heads, expected, "each place in the log was acknowledged once");
+    let rows = all_rows(&backend.store, &log.tenant, log.session).await;
+    let session = backend.store.session(&log.tenant, log.session).await.unwrap().unwrap();
+    check(&log.tenant, log.session, &rows, &Head { seq: session.head_seq, hash: session.head_hash }).unwrap();
+    assert_eq!(rows.len(), appenders + 1);
+}
+
+async fn sixteen_appenders_make_one_chain(backend: Backend) {
+    let stores = [Arc::clone(&backend.store), backend.second().await];
+    one_chain(&backend, 16, &stores).await;
+}
+
+/// Field case F06: 64 parallel appends over two stores.
+pub(crate) async fn sixty_four(backend: Backend) {
+    let stores = [Arc::clone(&backend.store), backend.second().await];
+    one_chain(&backend, 64, &stores).await;
+}
+
+/// Field case F07: many sessions, each appending, while a reader goes over everything.
+async fn twenty_sessions_run_beside_a_reader(backend: Backend) {
+    let store = &backend.store;
+    let mut logs = Vec::new();
+    for _ in 0..20 {
+        logs.push(Log::started(store, "acme").await);
+    }
+    let sessions: Vec<_> = logs.iter().map(|log| log.session).collect();
+    let tenant = logs[0].tenant.clone();
+    let mut runs = Vec::new();
+    for mut log in logs {
+        let store = Arc::clone(store);
+        runs.push(tokio::spawn(async move {
+            for _ in 0..50 {
+                let append = log.plain(b"event");
+                assert_eq!(store.append(Arc::new(append)).await.unwrap(), Appended::Ok { head: log.head() });
+            }
+            log
+        }));
+    }
+    let reader = tokio::spawn({
+        let (store, tenant, sessions) = (Arc::clone(store), tenant, sessions);
+        async move {
+            for session in sessions {
+                let rows = all_rows(&store, &tenant, session).await;
+                let last = rows.last().unwrap();
+                let head = Head { seq: last.seq, hash: last.hash };
+                check(&tenant, session, &rows, &head).unwrap();
+            }
+        }
+    });
+    for run in runs {
+        let log = run.await.unwrap();
+        assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
+        assert_eq!(log.rows.len(), 51);
+    }
+    reader.await.unwrap();
+}
+
+#[tokio::test]
+async fn another_process_that_holds_the_sqlite_lock_only_delays() {
+    let backend = Backend::sqlite().await;
+    let mut log = Log::started(&backend.store, "acme").await;
+    let Raw::Sqlite(dir) = &backend.raw else { panic!("not SQLite") };
+    let path = dir.path().join("log.sqlite");
+    let mut holder = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut holder).await.unwrap();
+
+    let store = Arc::clone(&backend.store);
+    let append = Arc::new(log.plain(b"waits"));
+    let mut waiting = tokio::spawn(async move { store.append(append).await.unwrap() });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "the append cannot be durable while another process holds the lock");
+    // Readers are not held up by it.
+    assert_eq!(all_rows(&backend.store, &log.tenant, log.session).await.len(), 1);
+
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("the wait is bounded").unwrap();
+    assert_eq!(answer, Appended::Ok { head: 2 });
+}
