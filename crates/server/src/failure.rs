@@ -26,6 +26,12 @@ pub enum Failure {
     /// The idempotency key was used with another body.
     #[error("the idempotency key was used with another body")]
     IdempotencyReused,
+    /// The same input is in the log already.
+    #[error("the same input is in the log already")]
+    Repeated {
+        /// Where its record stands.
+        seq: u64,
+    },
     /// A request with this idempotency key is under way.
     #[error("a request with this idempotency key is under way")]
     IdempotencyInProgress,

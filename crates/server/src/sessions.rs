@@ -4,19 +4,42 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use toolgate_core::bundle::Bundle;
 use toolgate_core::event::Recorded;
 use toolgate_core::id::{Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, TenantId};
-use toolgate_core::input::{Input, Narrowed};
+use toolgate_core::input::{Input, Narrowed, Open, Stamped};
 use toolgate_core::json::Json;
 use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
+use toolgate_core::{Decided, Reply, decide};
 use toolgate_core::{Divergence, Order};
-use toolgate_store::IdempotencyKey;
+use toolgate_store::{ApprovalBody, ApprovalRow, Created, IdempotencyKey, SessionKey};
 
 use crate::caller::Caller;
 use crate::failure::Failure;
+
+mod actor;
+mod ask;
+mod attached;
+mod beside;
+mod bundles;
+mod deps;
+mod effects;
+mod journal;
+mod load;
+mod mail;
+mod output;
+mod registry;
+mod resume;
+mod verify;
+
+pub use bundles::Bundles;
+pub use deps::{Deps, SessionSettings};
+
+use journal::{Batch, Journal, NewLog};
+use mail::{AttachOrder, Mail};
+use registry::Registry;
 
 /// A session at one moment.
 #[derive(Debug, Clone)]
@@ -115,7 +138,7 @@ pub struct Attachment {
 /// Gives an executor's place up when dropped.
 #[derive(Debug)]
 pub struct AttachGuard {
-    pub(crate) _lease: Option<mpsc::OwnedPermit<()>>,
+    _gives_up_when_dropped: oneshot::Sender<()>,
 }
 
 /// Why a client did not become the executor.
@@ -162,35 +185,113 @@ pub enum VerifyFault {
 /// The sessions of a server. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    inner: Arc<Inner>,
+    deps: Arc<Deps>,
+    registry: Arc<Registry>,
 }
 
-#[derive(Debug)]
-struct Inner {}
-
 impl Sessions {
-    /// Starts a session under the tenant's current bundle.
-    pub async fn open(&self, caller: &Caller, request: OpenRequest) -> Result<Opened, Failure> {
-        let _ = (&self.inner, caller, request);
-        Err(Failure::Busy)
+    /// The sessions over these parts. Nothing runs before [`Sessions::start`].
+    #[must_use]
+    pub fn new(deps: Deps) -> Self {
+        let deps = Arc::new(deps);
+        Self { registry: Registry::new(Arc::clone(&deps)), deps }
     }
 
-    /// Hands an input to the session's owner and waits until its consequences are durable.
-    pub async fn submit(&self, tenant: &TenantId, session: SessionId, submission: Submission) -> Result<Taken, Failure> {
-        let _ = (tenant, session, submission);
-        Err(Failure::Busy)
+    /// Resumes every run that was under way, and keeps timers going. Answers how many sessions were woken.
+    pub async fn start(&self) -> Result<u64, Failure> {
+        let woken = resume::resume_open(&self.deps, &self.registry).await?;
+        tokio::spawn(resume::keep_going(Arc::clone(&self.deps), Arc::clone(&self.registry)));
+        Ok(woken)
+    }
+
+    /// Starts nothing new and waits until running tools have reported.
+    pub async fn stop(&self) {
+        self.deps.stopping.cancel();
+        self.registry.drained().await;
+    }
+
+    /// Starts a session under the tenant's current bundle.
+    pub async fn open(&self, caller: &Caller, request: OpenRequest) -> Result<Opened, Failure> {
+        let deps = &self.deps;
+        let bundle = deps.bundles.current(&*deps.store, &caller.tenant).await?;
+        let id = crate::clock::new_session_id();
+        let before = Session::new(id);
+        let stamped = Stamped { at: deps.clock.now(), id: None, input: open_input(caller, &bundle, &request) };
+        let Decided { events, reply } = decide(&before, &bundle, &stamped);
+        if let Reply::Refused(refusal) = reply {
+            return Err(Failure::Refused(refusal));
+        }
+        let mut after = before.clone();
+        for event in &events {
+            toolgate_core::apply(&mut after, event);
+        }
+        after.epoch = 1;
+        let snapshot = Snapshot {
+            state: Arc::new(after),
+            bundle: Arc::clone(&bundle),
+            alias: request.alias.clone(),
+            created_at: stamped.at,
+            updated_at: stamped.at,
+        };
+        let idempotency =
+            request.idempotency.as_ref().map(|wanted| actor::idempotency_row(wanted, &snapshot, stamped.at));
+        let batch = Batch {
+            events: &events,
+            input_id: None,
+            at: stamped.at,
+            before: &before,
+            after: &snapshot.state,
+            blobs: Vec::new(),
+            idempotency,
+        };
+        let new = NewLog { alias: request.alias, fingerprint: request.fingerprint, bundle: bundle.digest(), batch };
+        let (journal, created) = Journal::create(deps, &caller.tenant, id, new).await?;
+        match created {
+            Created::Ok { .. } | Created::Already { .. } => {
+                let key = SessionKey { tenant: caller.tenant.clone(), session: id };
+                self.registry.adopt(&key, journal.into_loaded(&snapshot));
+                Ok(Opened::Created(snapshot))
+            }
+            Created::AliasExists { session, same_body: true } => {
+                self.snapshot(&caller.tenant, session).await.map(Opened::Existing)
+            }
+            Created::AliasExists { session, same_body: false } => Err(Failure::AliasTaken { session }),
+            Created::IdempotencyConflict => Err(Failure::IdempotencyReused),
+            Created::SessionExists => Err(Failure::Internal("a fresh session id was taken".to_owned())),
+        }
+    }
+
+    /// Hands an input to the session's owner and waits until its consequences are durable. A caller that goes away
+    /// takes nothing with it.
+    pub async fn submit(
+        &self,
+        tenant: &TenantId,
+        session: SessionId,
+        submission: Submission,
+    ) -> Result<Taken, Failure> {
+        let key = SessionKey { tenant: tenant.clone(), session };
+        let (reply, answer) = oneshot::channel();
+        self.registry.send(&key, Mail::Submit(Box::new(submission), reply)).await?;
+        answer.await.unwrap_or_else(|_| Err(Failure::Internal("the session's actor stopped".to_owned())))
     }
 
     /// The session as it is now.
     pub async fn snapshot(&self, tenant: &TenantId, session: SessionId) -> Result<Snapshot, Failure> {
-        let _ = (tenant, session);
-        Err(Failure::Busy)
+        let key = SessionKey { tenant: tenant.clone(), session };
+        if self.registry.holds(&key) {
+            let (reply, answer) = oneshot::channel();
+            self.registry.send(&key, Mail::Snapshot(reply)).await?;
+            if let Ok(answer) = answer.await {
+                return answer;
+            }
+        }
+        load::load(&self.deps, tenant, session).await.map(load::Loaded::into_snapshot)
     }
 
     /// The session that a caller's own id names.
     pub async fn find_alias(&self, tenant: &TenantId, alias: &str) -> Result<Snapshot, Failure> {
-        let _ = (tenant, alias);
-        Err(Failure::Busy)
+        let row = self.deps.store.session_by_alias(tenant, alias).await?.ok_or(Failure::NoSuchSession)?;
+        self.snapshot(tenant, row.session).await
     }
 
     /// Events after `after_seq`, oldest first, at most `limit`.
@@ -201,14 +302,20 @@ impl Sessions {
         after_seq: u64,
         limit: u32,
     ) -> Result<Vec<Recorded>, Failure> {
-        let _ = (tenant, session, after_seq, limit);
-        Err(Failure::Busy)
+        let rows = self.deps.store.read(tenant, session, after_seq, limit).await?;
+        if rows.is_empty() {
+            self.exists(tenant, session).await?;
+            return Ok(Vec::new());
+        }
+        let codec = load::open_codec(&self.deps, tenant, session).await?;
+        load::decode_all(&codec, &rows)
     }
 
     /// Follows the head of a session: the value is the last durable sequence number. A hint; the log is the truth.
     pub async fn watch(&self, tenant: &TenantId, session: SessionId) -> Result<watch::Receiver<u64>, Failure> {
-        let _ = (tenant, session);
-        Err(Failure::Busy)
+        let key = SessionKey { tenant: tenant.clone(), session };
+        let head = self.exists(tenant, session).await?;
+        Ok(self.registry.watch(&key, head))
     }
 
     /// Makes a client the executor of a session: recorded, then every open call of its is offered.
@@ -219,19 +326,53 @@ impl Sessions {
         instance: ClientInstance,
         capabilities: BTreeSet<Capability>,
     ) -> Result<Attachment, AttachRefused> {
-        let _ = (caller, session, instance, capabilities);
-        Err(AttachRefused::Failed(Failure::Busy))
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        let (reply, answer) = oneshot::channel();
+        let order = AttachOrder { instance, by: caller.actor.clone(), capabilities, reply };
+        self.registry.send(&key, Mail::Attach(Box::new(order))).await.map_err(AttachRefused::Failed)?;
+        let stopped = || AttachRefused::Failed(Failure::Internal("the session's actor stopped".to_owned()));
+        answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// Checks the chain and decides every recorded input again.
     pub async fn verify(&self, tenant: &TenantId, session: SessionId) -> Result<VerifyReport, Failure> {
-        let _ = (tenant, session);
-        Err(Failure::Busy)
+        verify::verify(&self.deps, tenant, session).await
     }
 
     /// The bytes of a blob, opened.
     pub async fn blob(&self, tenant: &TenantId, session: SessionId, digest: &Sha256Digest) -> Result<Vec<u8>, Failure> {
-        let _ = (tenant, session, digest);
-        Err(Failure::Busy)
+        let blob = self.deps.store.blob(tenant, session, digest).await?.ok_or(Failure::NoSuchSession)?;
+        let codec = load::open_codec(&self.deps, tenant, session).await?;
+        codec.open_blob(&blob.content).map_err(|error| load::unreadable(&error))
     }
+
+    /// The content of an approval, opened.
+    pub async fn approval_body(&self, tenant: &TenantId, row: &ApprovalRow) -> Result<ApprovalBody, Failure> {
+        let codec = load::open_codec(&self.deps, tenant, row.session).await?;
+        codec.open_approval(&row.body).map_err(|error| load::unreadable(&error))
+    }
+
+    /// The head of a session of this tenant.
+    async fn exists(&self, tenant: &TenantId, session: SessionId) -> Result<u64, Failure> {
+        let row = self.deps.store.session(tenant, session).await?.ok_or(Failure::NoSuchSession)?;
+        Ok(row.head_seq)
+    }
+}
+
+fn open_input(caller: &Caller, bundle: &Bundle, request: &OpenRequest) -> Input {
+    Input::Open(Box::new(Open {
+        tenant: caller.tenant.clone(),
+        by: caller.actor.clone(),
+        alias: request.alias.clone(),
+        bundle: bundle.digest(),
+        profile: request.profile.clone(),
+        label: request.label.clone(),
+        ceiling: caller.ceiling.clone(),
+        capabilities: request.capabilities.clone(),
+        limits: request.limits,
+        output_schema: request.output_schema.clone(),
+        prompt: request.prompt.clone(),
+        trace: request.trace.clone(),
+        metadata: request.metadata.clone(),
+    }))
 }

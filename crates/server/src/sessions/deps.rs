@@ -1,0 +1,65 @@
+//! What every session of a server shares. What is not here: anything of one session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_proposers::Proposers;
+use toolgate_store::{MasterKey, NodeIdentity, Store};
+
+use super::bundles::Bundles;
+use crate::clock::SharedClock;
+use crate::tools::ToolRunner;
+
+/// What sessions are built on.
+#[derive(Debug)]
+pub struct Deps {
+    /// The log and everything beside it.
+    pub store: Arc<dyn Store>,
+    /// The time of day.
+    pub clock: SharedClock,
+    /// This life of this node.
+    pub node: NodeIdentity,
+    /// Wraps the keys of content.
+    pub master: MasterKey,
+    /// The model adapters.
+    pub models: Proposers,
+    /// Runs server tools.
+    pub tools: Arc<dyn ToolRunner>,
+    /// Compiled bundles by digest.
+    pub bundles: Bundles,
+    /// Bounds.
+    pub settings: SessionSettings,
+    /// Cancelled when the server stops: nothing new is started.
+    pub stopping: CancellationToken,
+}
+
+/// Bounds of the session machinery.
+#[derive(Debug, Clone)]
+pub struct SessionSettings {
+    /// Inputs that wait for one session; more are answered with `busy`.
+    pub mailbox: usize,
+    /// Calls offered to one client at once; a client that takes none loses its connection.
+    pub offers: usize,
+    /// How long a session without work stays in memory.
+    pub idle_after: Duration,
+    /// How long an append is repeated while the database is away.
+    pub append_patience: Duration,
+    /// Sessions that are loaded at once.
+    pub loads_at_once: usize,
+    /// Lease of this node; renewed three times within it.
+    pub lease: Duration,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self {
+            mailbox: 64,
+            offers: 64,
+            idle_after: Duration::from_secs(30),
+            append_patience: Duration::from_secs(20),
+            loads_at_once: 32,
+            lease: Duration::from_secs(10),
+        }
+    }
+}

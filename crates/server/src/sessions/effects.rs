@@ -1,0 +1,189 @@
+//! Effects under way: each is a task that ends by giving the actor one result. They never touch the session. What is
+//! not here: which effects must be under way (core's `outstanding`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::task::{JoinError, JoinSet};
+use toolgate_core::bundle::Bundle;
+use toolgate_core::id::{ClientInstance, SessionId, TenantId};
+use toolgate_core::input::{BallotCast, ClassificationFailure, Classified, Input, OutcomeReport, Reporter, Seat};
+use toolgate_core::output::OutcomeStatus;
+use toolgate_core::proposal::{Ballot, ProviderFailure, Usage};
+use toolgate_core::session::Session;
+use toolgate_core::{Effect, Order};
+use toolgate_store::{Blob, Codec};
+
+use super::ask;
+use super::deps::Deps;
+use super::output;
+use crate::tools::{RawOutcome, ToolOrder};
+
+/// Separates what is offered to clients from what the server does itself.
+pub(super) fn split(wanted: Vec<Effect>) -> (BTreeMap<ClientInstance, Vec<Order>>, Vec<Effect>) {
+    let mut offers: BTreeMap<ClientInstance, Vec<Order>> = BTreeMap::new();
+    let mut tasks = Vec::new();
+    for effect in wanted {
+        match effect {
+            Effect::OfferCall { instance, order } => offers.entry(instance).or_default().push(order),
+            own @ (Effect::Classify { .. } | Effect::AskModel { .. } | Effect::RunTool(_)) => tasks.push(own),
+        }
+    }
+    (offers, tasks)
+}
+
+/// The result of an effect.
+#[derive(Debug)]
+pub(super) enum Done {
+    Classified(Classified),
+    Ballot(Seat, Box<Ballot>),
+    Tool(Box<Order>, RawOutcome),
+}
+
+impl Done {
+    /// The input it is, and the contents too large for a row.
+    pub(super) fn into_input(self, codec: &Codec) -> (Input, Vec<Blob>) {
+        match self {
+            Self::Classified(classified) => (Input::Classified(classified), Vec::new()),
+            Self::Ballot(seat, ballot) => (Input::Ballot(Box::new(BallotCast { seat, ballot: *ballot })), Vec::new()),
+            Self::Tool(order, raw) => {
+                let (outcome, blobs) = output::outcome(codec, raw);
+                let report = OutcomeReport {
+                    call: order.call.clone(),
+                    attempt: order.attempt,
+                    reporter: Reporter::Server,
+                    outcome,
+                };
+                (Input::Outcome(report), blobs)
+            }
+        }
+    }
+}
+
+/// The running effects of one session.
+#[derive(Debug)]
+pub(super) struct Effects {
+    deps: Arc<Deps>,
+    tenant: TenantId,
+    session: SessionId,
+    running: BTreeMap<Effect, tokio::task::AbortHandle>,
+    tasks: JoinSet<(Effect, Done)>,
+}
+
+impl Effects {
+    pub(super) fn new(deps: Arc<Deps>, tenant: TenantId, session: SessionId) -> Self {
+        Self { deps, tenant, session, running: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Whether a tool is at work whose outcome would be lost.
+    pub(super) fn running_tool(&self) -> bool {
+        self.running.keys().any(|effect| matches!(effect, Effect::RunTool(_)))
+    }
+
+    /// Starts what is missing and aborts what is not wanted any more.
+    pub(super) fn reconcile(&mut self, wanted: Vec<Effect>, state: &Session, bundle: &Arc<Bundle>) {
+        self.running.retain(|effect, task| {
+            let keep = wanted.contains(effect);
+            if !keep {
+                task.abort();
+            }
+            keep
+        });
+        for effect in wanted {
+            if !self.running.contains_key(&effect) {
+                self.start(effect, state, bundle);
+            }
+        }
+    }
+
+    fn start(&mut self, effect: Effect, state: &Session, bundle: &Arc<Bundle>) {
+        let key = effect.clone();
+        let handle = match &effect {
+            Effect::AskModel { seat, model } => {
+                let asked = ask::proposal(&self.deps, state, bundle, *seat, model);
+                let seat = *seat;
+                self.tasks.spawn(guarded(
+                    effect,
+                    asked,
+                    move |ballot| Done::Ballot(seat, Box::new(ballot)),
+                    lost_ballot,
+                ))
+            }
+            Effect::Classify { attempt, model } => {
+                let asked = ask::label(&self.deps, state, bundle, *attempt, model);
+                let attempt = *attempt;
+                self.tasks.spawn(guarded(effect, asked, Done::Classified, move |why| lost_label(attempt, why)))
+            }
+            Effect::RunTool(order) => {
+                let Some(tool) = bundle.tool(&order.tool) else { return };
+                let tool_order = ToolOrder {
+                    order: order.clone(),
+                    tool: Arc::new(tool.def.clone()),
+                    tenant: self.tenant.clone(),
+                    session: self.session,
+                };
+                let runner = Arc::clone(&self.deps.tools);
+                let order = Box::new(order.clone());
+                let run = async move { runner.run(&tool_order).await };
+                self.tasks.spawn(guarded(effect, run, move |raw| Done::Tool(order, raw), lost_call))
+            }
+            Effect::OfferCall { .. } => return,
+        };
+        self.running.insert(key, handle);
+    }
+
+    /// The next result of an effect that is still wanted; pending while there is none.
+    pub(super) async fn next(&mut self) -> Option<Done> {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok((effect, done))) => {
+                    if self.running.remove(&effect).is_some() {
+                        return Some(done);
+                    }
+                }
+                // An aborted effect has no result that anybody waits for.
+                Some(Err(_)) => {}
+                None => return std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Runs one effect in a task of its own, so that a panic in it is a recorded failure and nothing more.
+async fn guarded<T: Send + 'static>(
+    effect: Effect,
+    work: impl Future<Output = T> + Send + 'static,
+    done: impl FnOnce(T) -> Done + Send + 'static,
+    lost: impl FnOnce(&str) -> T + Send + 'static,
+) -> (Effect, Done) {
+    let task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work));
+    let result = match task.await {
+        Ok(result) => result,
+        Err(error) => lost(&describe(&error)),
+    };
+    (effect, done(result))
+}
+
+fn describe(error: &JoinError) -> String {
+    if error.is_panic() { "an internal error stopped it".to_owned() } else { "it was stopped".to_owned() }
+}
+
+fn lost_ballot(why: &str) -> Ballot {
+    ask::failed(ProviderFailure::Misconfigured, why)
+}
+
+fn lost_label(attempt: u32, why: &str) -> Classified {
+    Classified {
+        attempt,
+        result: Err(ClassificationFailure { provider: None, detail: why.to_owned() }),
+        usage: Usage::default(),
+    }
+}
+
+fn lost_call(why: &str) -> RawOutcome {
+    RawOutcome::bare(OutcomeStatus::Indeterminate, why)
+}

@@ -1,0 +1,110 @@
+//! Reads a session back from its log: rows, chain, keys, state. What is not here: taking ownership (`journal`).
+
+use std::sync::Arc;
+
+use toolgate_core::bundle::Bundle;
+use toolgate_core::event::Recorded;
+use toolgate_core::fold;
+use toolgate_core::id::{SessionId, TenantId};
+use toolgate_core::session::Session;
+use toolgate_core::time::Timestamp;
+use toolgate_store::chain::{self, Position};
+use toolgate_store::{Codec, CodecError, NodeIdentity, Row};
+
+use super::Snapshot;
+use super::deps::Deps;
+use crate::failure::Failure;
+
+/// Rows asked for at once.
+const PAGE: u32 = 512;
+
+/// A session as its log tells it.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) tenant: TenantId,
+    pub(super) alias: Option<String>,
+    pub(super) created_at: Timestamp,
+    pub(super) owner: Option<NodeIdentity>,
+    pub(super) state: Session,
+    pub(super) codec: Codec,
+    pub(super) bundle: Arc<Bundle>,
+    pub(super) next: Position,
+    pub(super) updated_at: Timestamp,
+}
+
+impl Loaded {
+    pub(super) fn into_snapshot(self) -> Snapshot {
+        Snapshot {
+            state: Arc::new(self.state),
+            bundle: self.bundle,
+            alias: self.alias,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+}
+
+/// Reads and folds a session. Refuses a log whose chain is broken: nothing may run on it.
+pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<Loaded, Failure> {
+    let row = deps.store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
+    let codec = open_codec(deps, tenant, id).await?;
+    let bundle = deps.bundles.get(&*deps.store, tenant, row.bundle).await?;
+    let mut state = Session::new(id);
+    let mut checker = chain::Checker::new(tenant, id);
+    let mut next = Position::FIRST;
+    let mut updated_at = row.created_at;
+    loop {
+        let rows = deps.store.read(tenant, id, state.head, PAGE).await?;
+        if rows.is_empty() {
+            break;
+        }
+        for stored in rows.iter().take_while(|stored| stored.seq <= row.head_seq) {
+            checker.row(stored).map_err(|broken| Failure::LogBroken { seq: broken.seq, detail: broken.to_string() })?;
+            let recorded = codec.decode(stored).map_err(|error| unreadable(&error))?;
+            fold(&mut state, &recorded);
+            next = Position::after(stored);
+            updated_at = stored.recorded_at;
+        }
+        if state.head >= row.head_seq {
+            break;
+        }
+    }
+    if state.head != row.head_seq {
+        let detail = format!("the session's head is {}, but the log ends at {}", row.head_seq, state.head);
+        return Err(Failure::LogBroken { seq: state.head + 1, detail });
+    }
+    next.epoch = row.epoch;
+    Ok(Loaded {
+        tenant: row.tenant,
+        alias: row.alias,
+        created_at: row.created_at,
+        owner: row.owner,
+        state,
+        codec,
+        bundle,
+        next,
+        updated_at,
+    })
+}
+
+/// The codec with the keys that still exist.
+pub(super) async fn open_codec(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<Codec, Failure> {
+    let keys = deps.store.session_keys(tenant, id).await?;
+    Codec::open(tenant.clone(), id, deps.master.clone(), &keys)
+        .map_err(|error| Failure::Internal(format!("content keys: {error}; is the master key the right one?")))
+}
+
+/// Decodes rows in order.
+pub(super) fn decode_all(codec: &Codec, rows: &[Row]) -> Result<Vec<Recorded>, Failure> {
+    rows.iter().map(|row| codec.decode(row).map_err(|error| unreadable(&error))).collect()
+}
+
+pub(super) fn unreadable(error: &CodecError) -> Failure {
+    match error {
+        CodecError::Erased { .. } => Failure::Erased,
+        CodecError::Key { seq, .. } | CodecError::Corrupt { seq, .. } => {
+            Failure::LogBroken { seq: *seq, detail: error.to_string() }
+        }
+        CodecError::Row(source) => Failure::Internal(source.to_string()),
+    }
+}

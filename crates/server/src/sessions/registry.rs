@@ -1,0 +1,211 @@
+//! The sessions that are in memory: at most one actor each, loaded when mail comes, restarted when it fails. A panic of
+//! one never hurts another. What is not here: the actor itself.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_store::SessionKey;
+
+use super::actor::{Actor, Exit};
+use super::deps::Deps;
+use super::journal::Journal;
+use super::load::Loaded;
+use super::mail::Mail;
+use crate::failure::Failure;
+
+/// Panics in a row after which a session is set aside.
+const PANICS_BEFORE_QUARANTINE: u32 = 3;
+/// First wait before a failed session is loaded again; doubles up to the most.
+const RESTART_FIRST: Duration = Duration::from_millis(100);
+/// Longest wait before a failed session is loaded again.
+const RESTART_MOST: Duration = Duration::from_secs(10);
+/// Times mail is sent anew because the session was just leaving memory.
+const SEND_TRIES: u32 = 16;
+
+/// The sessions in memory.
+#[derive(Debug)]
+pub(super) struct Registry {
+    deps: Arc<Deps>,
+    actors: Mutex<HashMap<SessionKey, Entry>>,
+    heads: Mutex<HashMap<SessionKey, watch::Sender<u64>>>,
+    loads: Semaphore,
+    tracker: TaskTracker,
+}
+
+/// A session in memory.
+#[derive(Debug, Clone)]
+struct Entry {
+    mail: mpsc::Sender<Mail>,
+    /// Cancelled once it has left memory.
+    left: CancellationToken,
+}
+
+impl Registry {
+    pub(super) fn new(deps: Arc<Deps>) -> Arc<Self> {
+        let loads = Semaphore::new(deps.settings.loads_at_once);
+        Arc::new(Self { deps, actors: Mutex::default(), heads: Mutex::default(), loads, tracker: TaskTracker::new() })
+    }
+
+    /// Sends mail to a session, loading it if need be.
+    pub(super) async fn send(self: &Arc<Self>, key: &SessionKey, mut mail: Mail) -> Result<(), Failure> {
+        for _ in 0..SEND_TRIES {
+            if self.deps.stopping.is_cancelled() {
+                return Err(Failure::Busy);
+            }
+            let entry = self.entry(key, None);
+            mail = match entry.mail.try_send(mail) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Full(_)) => return Err(Failure::Busy),
+                Err(mpsc::error::TrySendError::Closed(mail)) => mail,
+            };
+            entry.left.cancelled().await;
+        }
+        Err(Failure::Busy)
+    }
+
+    /// Takes a session that was created just now into memory, without reading its log back.
+    pub(super) fn adopt(self: &Arc<Self>, key: &SessionKey, created: Loaded) {
+        if !self.deps.stopping.is_cancelled() {
+            self.entry(key, Some(created));
+        }
+    }
+
+    /// Whether the session is in memory.
+    pub(super) fn holds(&self, key: &SessionKey) -> bool {
+        self.actors().contains_key(key)
+    }
+
+    /// Follows the head of a session, whether it is in memory or not.
+    pub(super) fn watch(&self, key: &SessionKey, head: u64) -> watch::Receiver<u64> {
+        let mut heads = self.heads();
+        let sender = heads.entry(key.clone()).or_insert_with(|| watch::Sender::new(head));
+        sender.subscribe()
+    }
+
+    /// Waits until every session has left memory.
+    pub(super) async fn drained(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    fn entry(self: &Arc<Self>, key: &SessionKey, created: Option<Loaded>) -> Entry {
+        let mut actors = self.actors();
+        if let Some(entry) = actors.get(key) {
+            return entry.clone();
+        }
+        let (mail, receiver) = mpsc::channel(self.deps.settings.mailbox);
+        let entry = Entry { mail, left: CancellationToken::new() };
+        actors.insert(key.clone(), entry.clone());
+        let registry = Arc::clone(self);
+        let key = key.clone();
+        let left = entry.left.clone();
+        self.tracker.spawn(async move {
+            registry.supervise(&key, receiver, created).await;
+            registry.actors().remove(&key);
+            registry.forget_head(&key);
+            left.cancel();
+        });
+        entry
+    }
+
+    /// Runs a session until it leaves memory for good, loading it again after failures.
+    async fn supervise(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        mut mail: mpsc::Receiver<Mail>,
+        mut created: Option<Loaded>,
+    ) {
+        let mut panics = 0;
+        let mut wait = RESTART_FIRST;
+        loop {
+            let life = AssertUnwindSafe(self.live(key, &mut mail, created.take())).catch_unwind().await;
+            match life {
+                Ok(Ok(Exit::Unloaded | Exit::Lost | Exit::Stopped)) => return close(mail),
+                Ok(Ok(Exit::Failed)) => {}
+                Ok(Err(failure)) => {
+                    answer_failure(&mut mail, failure);
+                    return close(mail);
+                }
+                Err(_) => {
+                    panics += 1;
+                    tracing::error!(session = %key.session, panics, "the session's actor panicked");
+                    if panics >= PANICS_BEFORE_QUARANTINE {
+                        return quarantine(mail).await;
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.deps.stopping.cancelled() => return close(mail),
+            }
+            wait = (wait * 2).min(RESTART_MOST);
+        }
+    }
+
+    async fn live(
+        &self,
+        key: &SessionKey,
+        mail: &mut mpsc::Receiver<Mail>,
+        created: Option<Loaded>,
+    ) -> Result<Exit, Failure> {
+        let fresh = created.is_some();
+        let loaded = match created {
+            Some(created) => created,
+            None => {
+                let _permit = self.loads.acquire().await.map_err(|_| Failure::Busy)?;
+                Journal::take(&self.deps, &key.tenant, key.session).await?
+            }
+        };
+        let head = self.head(key, loaded.state.head);
+        let actor = Actor::new(&self.deps, &head, loaded);
+        Ok(if fresh { actor.run(mail).await } else { actor.recover_and_run(mail).await })
+    }
+
+    fn head(&self, key: &SessionKey, head: u64) -> watch::Sender<u64> {
+        self.heads().entry(key.clone()).or_insert_with(|| watch::Sender::new(head)).clone()
+    }
+
+    fn forget_head(&self, key: &SessionKey) {
+        let mut heads = self.heads();
+        if heads.get(key).is_some_and(|sender| sender.receiver_count() == 0) {
+            heads.remove(key);
+        }
+    }
+
+    fn actors(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Entry>> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heads(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, watch::Sender<u64>>> {
+        self.heads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses what is still in the mailbox; its senders try again and find the session loaded anew.
+fn close(mut mail: mpsc::Receiver<Mail>) {
+    mail.close();
+    while let Ok(left) = mail.try_recv() {
+        left.fail(Failure::Busy);
+    }
+}
+
+/// Gives a load failure to the first who waits; the others try again and get their own.
+fn answer_failure(mail: &mut mpsc::Receiver<Mail>, failure: Failure) {
+    mail.close();
+    if let Ok(first) = mail.try_recv() {
+        first.fail(failure);
+    }
+}
+
+/// Answers everybody that the session is set aside, until the server is restarted.
+async fn quarantine(mut mail: mpsc::Receiver<Mail>) {
+    while let Some(waiting) = mail.recv().await {
+        waiting.fail(Failure::Quarantined);
+    }
+}

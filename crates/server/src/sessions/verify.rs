@@ -1,0 +1,71 @@
+//! Strict verification of a stored session: chain and head first, then every recorded input decided again. What is not
+//! here: the rules (core's `verify`), the chain (the store's `chain`).
+
+use toolgate_core::id::{SessionId, TenantId};
+use toolgate_store::chain::{Checker, Head};
+use toolgate_store::{CodecError, Row, SessionRow};
+
+use super::deps::Deps;
+use super::load::open_codec;
+use super::{VerifyFault, VerifyReport};
+use crate::failure::Failure;
+
+/// Rows asked for at once.
+const PAGE: u32 = 512;
+/// Times the log is read on because it has grown meanwhile.
+const TRIES: u32 = 16;
+
+/// Verifies one session as it is stored now.
+pub(super) async fn verify(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<VerifyReport, Failure> {
+    let (session, rows) = whole_log(deps, tenant, id).await?;
+    let report = |redecided, redacted, fault| VerifyReport { events: rows.len() as u64, redecided, redacted, fault };
+    let mut checker = Checker::new(tenant, id);
+    let head = Head { seq: session.head_seq, hash: session.head_hash };
+    let chain = rows.iter().try_for_each(|row| checker.row(row)).and_then(|()| checker.finish(&head));
+    if let Err(broken) = chain {
+        let fault = VerifyFault::Chain { seq: broken.seq, detail: broken.to_string() };
+        return Ok(report(0, Vec::new(), Some(fault)));
+    }
+    let codec = open_codec(deps, tenant, id).await?;
+    let mut log = Vec::with_capacity(rows.len());
+    for row in &rows {
+        match codec.decode(row) {
+            Ok(recorded) => log.push(recorded),
+            Err(CodecError::Erased { seq }) => {
+                return Ok(report(0, Vec::new(), Some(VerifyFault::Erased { seq })));
+            }
+            Err(error) => {
+                let fault = VerifyFault::Chain { seq: row.seq, detail: error.to_string() };
+                return Ok(report(0, Vec::new(), Some(fault)));
+            }
+        }
+    }
+    let bundle = deps.bundles.get(&*deps.store, tenant, session.bundle).await?;
+    Ok(match toolgate_core::verify(id, &log, &bundle) {
+        Ok(verified) => report(verified.redecided, verified.redacted, None),
+        Err(divergence) => report(0, Vec::new(), Some(VerifyFault::Decision(divergence))),
+    })
+}
+
+/// All rows and the head row that belongs to them, also while the session goes on being written.
+async fn whole_log(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<(SessionRow, Vec<Row>), Failure> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut tries = 0;
+    loop {
+        loop {
+            let after = rows.last().map_or(0, |row| row.seq);
+            let page = deps.store.read(tenant, id, after, PAGE).await?;
+            if page.is_empty() {
+                break;
+            }
+            rows.extend(page);
+        }
+        // Read after the rows: a head behind them is no race but a fault.
+        let session = deps.store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
+        let last = rows.last().map_or(0, |row| row.seq);
+        tries += 1;
+        if last >= session.head_seq || tries >= TRIES {
+            return Ok((session, rows));
+        }
+    }
+}
