@@ -1,0 +1,210 @@
+//! Sessions over the in-memory store, with a scripted model and the builtin tools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use toolgate_core::event::Event;
+use toolgate_core::id::{ActorId, ClientInstance, ProfileName, SessionId, Sha256Digest, TenantId};
+use toolgate_core::input::{Input, Message, Narrowed, OutcomeReport, Reporter};
+use toolgate_core::output::{Outcome, OutcomeStatus, Output};
+use toolgate_core::reason::Ending;
+use toolgate_core::session::Phase;
+use toolgate_proposers::Proposers;
+use toolgate_server::caller::Caller;
+use toolgate_server::clock::{Clock, SystemClock};
+use toolgate_server::sessions::{
+    Bundles, Deps, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission,
+};
+use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
+use toolgate_store::{BundleRow, MasterKey, MemoryStore, NodeId, Registry};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+fn bundle() -> serde_json::Value {
+    json!({
+        "version": 1,
+        "tools": {
+            "add": {"description": "Adds.", "parameters": {"properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]},
+                    "venue": "server", "class": "read", "tags": ["math"], "executor": {"builtin": "add"}},
+            "terminal": {"description": "Runs.", "parameters": {"properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}, "venue": "client"}
+        },
+        "models": {
+            "server": {"provider": "scripted", "script": [
+                {"calls": [{"tool": "add", "args": {"a": 1, "b": 2}}]},
+                {"done": "three"},
+                {"done": "again"}
+            ]},
+            "client": {"provider": "scripted", "script": [
+                {"calls": [{"tool": "terminal", "args": {"cmd": "make"}}]},
+                {"done": "built"}
+            ]}
+        },
+        "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 60000},
+        "profiles": {
+            "server": {"tools": ["add"], "model": "server", "trace_requirements": {"math": 1}},
+            "client": {"tools": ["terminal"], "model": "client"}
+        }
+    })
+}
+
+struct World {
+    sessions: Sessions,
+    caller: Caller,
+}
+
+async fn start(store: Arc<MemoryStore>) -> World {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let tenant = TenantId::new("acme").unwrap();
+    let source = toolgate_core::bundle::Bundle::load(&bundle().to_string()).unwrap();
+    let row = BundleRow {
+        digest: source.digest(),
+        body: source.source().as_str().as_bytes().to_vec(),
+        created_by: ActorId::new("ops").unwrap(),
+        created_at: SystemClock.now(),
+    };
+    store.bundle_put(&tenant, &row).await.unwrap();
+    store.bundle_set_current(&tenant, None, &row.digest).await.unwrap();
+    let node = store.node_start(&NodeId::new("n1").unwrap(), SystemClock.now().plus_ms(10_000)).await.unwrap();
+    let deps = Deps {
+        store,
+        clock: Arc::new(SystemClock),
+        node,
+        master: MasterKey::from_bytes([7; 32]),
+        models: Proposers::new().unwrap(),
+        tools: Arc::new(Tools::new(HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::new(SystemClock)).unwrap())),
+        bundles: Bundles::default(),
+        settings: SessionSettings::default(),
+        stopping: CancellationToken::new(),
+    };
+    let sessions = Sessions::new(deps);
+    sessions.start().await.unwrap();
+    let caller = Caller {
+        tenant,
+        actor: ActorId::new("alice").unwrap(),
+        credential: "k1".to_owned(),
+        scopes: BTreeSet::new(),
+        ceiling: None,
+    };
+    World { sessions, caller }
+}
+
+fn request(profile: &str) -> OpenRequest {
+    OpenRequest {
+        alias: None,
+        profile: Some(ProfileName::new(profile).unwrap()),
+        label: None,
+        capabilities: BTreeSet::new(),
+        limits: Narrowed::default(),
+        output_schema: None,
+        prompt: "go".to_owned(),
+        metadata: BTreeMap::new(),
+        trace: None,
+        fingerprint: Sha256Digest::of(b"body"),
+        idempotency: None,
+    }
+}
+
+async fn open(world: &World, profile: &str) -> SessionId {
+    match world.sessions.open(&world.caller, request(profile)).await.unwrap() {
+        Opened::Created(snapshot) | Opened::Existing(snapshot) => snapshot.state.id,
+    }
+}
+
+/// Waits on the head until the run has ended.
+async fn ended(world: &World, session: SessionId, run: u32) -> Snapshot {
+    let wait = async {
+        let mut head = world.sessions.watch(&world.caller.tenant, session).await.unwrap();
+        loop {
+            let snapshot = world.sessions.snapshot(&world.caller.tenant, session).await.unwrap();
+            let current = snapshot.state.run.as_ref().unwrap();
+            if current.no == run && matches!(current.phase, Phase::Ended(_)) {
+                return snapshot;
+            }
+            head.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(WAIT, wait).await.expect("the run ends in time")
+}
+
+fn ending(snapshot: &Snapshot) -> Ending {
+    match snapshot.state.run.as_ref().unwrap().phase {
+        Phase::Ended(ending) => ending,
+        Phase::Asking(_) | Phase::Acting(_) => panic!("the run goes on"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_call_runs_and_a_message_starts_the_next_run() {
+    let world = start(Arc::new(MemoryStore::new())).await;
+    let session = open(&world, "server").await;
+    let first = ended(&world, session, 1).await;
+    assert_eq!(ending(&first), Ending::Done);
+    assert_eq!(first.state.run.as_ref().unwrap().output.as_ref().unwrap().as_str(), "\"three\"");
+    let message = Message { by: world.caller.actor.clone(), text: "more".to_owned() };
+    let submission = Submission { id: None, input: Input::Message(message), idempotency: None };
+    world.sessions.submit(&world.caller.tenant, session, submission).await.unwrap();
+    // The second run has no evidence yet, so its `done` is refused and the script runs out.
+    let second = ended(&world, session, 2).await;
+    assert_eq!(ending(&second), Ending::ProviderFailed);
+    let report = world.sessions.verify(&world.caller.tenant, session).await.unwrap();
+    assert!(report.fault.is_none(), "{report:?}");
+    assert_eq!(report.events, second.state.head);
+}
+
+#[tokio::test]
+async fn a_client_call_waits_for_its_client_and_survives_a_new_server() {
+    let store = Arc::new(MemoryStore::new());
+    let world = start(Arc::clone(&store)).await;
+    let session = open(&world, "client").await;
+    let instance = ClientInstance::new("ide-1").unwrap();
+    let mut attached =
+        world.sessions.attach(&world.caller, session, instance.clone(), BTreeSet::new()).await.unwrap();
+    let order = tokio::time::timeout(WAIT, attached.offers.recv()).await.unwrap().unwrap();
+    assert_eq!(order.args.as_str(), r#"{"cmd":"make"}"#);
+    // The server goes away with the call open; another incarnation of the node takes the session over.
+    world.sessions.stop().await;
+    let world = start(Arc::clone(&store)).await;
+    let mut attached =
+        world.sessions.attach(&world.caller, session, instance.clone(), BTreeSet::new()).await.unwrap();
+    let again = tokio::time::timeout(WAIT, attached.offers.recv()).await.unwrap().unwrap();
+    assert_eq!((&again.call, again.attempt, again.fence), (&order.call, order.attempt, order.fence));
+    let report = OutcomeReport {
+        call: again.call.clone(),
+        attempt: again.attempt,
+        reporter: Reporter::Client {
+            instance,
+            by: world.caller.actor.clone(),
+            fence: again.fence,
+            args_hash: again.args_hash,
+        },
+        outcome: Outcome {
+            status: OutcomeStatus::Ok,
+            output: Some(Output::text("text/plain", "made".to_owned())),
+            detail: None,
+        },
+    };
+    let submit = || Submission { id: None, input: Input::Outcome(report.clone()), idempotency: None };
+    let taken = world.sessions.submit(&world.caller.tenant, session, submit()).await.unwrap();
+    let repeated = world.sessions.submit(&world.caller.tenant, session, submit()).await.unwrap();
+    assert_eq!(repeated.already, Some(taken.events[0].seq));
+    assert_eq!(ending(&ended(&world, session, 1).await), Ending::Done);
+    let events = world.sessions.events(&world.caller.tenant, session, 0, 100).await.unwrap();
+    let outcomes = events.iter().filter(|e| matches!(e.event, Event::CallEnded(_))).count();
+    assert_eq!(outcomes, 1);
+    assert!(events.iter().any(|e| matches!(e.event, Event::OwnerChanged(_))));
+    assert!(world.sessions.verify(&world.caller.tenant, session).await.unwrap().fault.is_none());
+}
+
+#[tokio::test]
+async fn another_tenant_sees_nothing() {
+    let world = start(Arc::new(MemoryStore::new())).await;
+    let session = open(&world, "client").await;
+    let other = TenantId::new("other").unwrap();
+    assert!(world.sessions.snapshot(&other, session).await.is_err());
+    assert!(world.sessions.events(&other, session, 0, 10).await.is_err());
+    assert!(world.sessions.watch(&other, session).await.is_err());
+    assert!(world.sessions.verify(&other, session).await.is_err());
+}
