@@ -12,6 +12,7 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
 use utoipa::openapi::{RefOr, Schema};
 
 pub mod event;
+pub mod frame;
 
 /// The form of an event or a document when nothing else is said: any JSON value, its text exactly as it was judged.
 ///
