@@ -44,7 +44,10 @@ pub(super) fn attach(draft: &mut Draft<'_>, client: &ClientAttached) -> Result<R
 
 pub(super) fn acknowledge(draft: &mut Draft<'_>, ack: &CallAck) -> Result<Reply, Refusal> {
     let Some(call) = draft.session.call(&ack.call) else {
-        return Err(Refusal::new(RefusalCode::UnknownCall, "the session has no such open call"));
+        if draft.session.recent_calls.iter().any(|ended| ended.call == ack.call) {
+            return Err(Refusal::new(RefusalCode::CallNotDispatched, "the call is over"));
+        }
+        return Err(Refusal::new(RefusalCode::UnknownCall, "the session has no such call"));
     };
     let CallState::Dispatched(open) = &call.state else {
         return Err(Refusal::new(RefusalCode::CallNotDispatched, "the call is not open"));

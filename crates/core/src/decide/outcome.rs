@@ -76,7 +76,7 @@ fn open_call(draft: &Draft<'_>, report: &OutcomeReport) -> Result<Call, Refusal>
         });
     }
     let Some(call) = draft.session.call(&report.call) else {
-        return Err(Refusal::new(RefusalCode::UnknownCall, "the session has no such open call"));
+        return Err(Refusal::new(RefusalCode::UnknownCall, "the session has no such call"));
     };
     let CallState::Dispatched(open) = &call.state else {
         return Err(Refusal::new(RefusalCode::CallNotDispatched, "the call has not been sent to anybody"));

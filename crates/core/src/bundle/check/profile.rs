@@ -1,0 +1,146 @@
+//! Checks of one profile: its bounds, its votes, its evidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Check;
+use crate::bundle::Bundle;
+use crate::id::{ProfileName, Tag};
+use crate::profile::{ApprovalMode, Harness, OnNoConsensus, OnReject, Profile};
+use crate::reason::RejectReason;
+use crate::schema::Schema;
+
+impl Check {
+    pub(super) fn profile(&mut self, bundle: &mut Bundle, path: &str, name: &ProfileName, profile: &Profile) {
+        if profile.name.as_ref().is_some_and(|named| named != name) {
+            self.fault(
+                format!("{path}/name"),
+                "key_is_name",
+                format!("differs from its key `{name}`; write the same or leave it out"),
+            );
+        }
+        let mut seen = BTreeSet::new();
+        for (idx, id) in profile.tools.iter().enumerate() {
+            if !bundle.tools.contains_key(id)
+                && !self.faults.iter().any(|fault| fault.path.starts_with(&format!("/tools/{id}/")))
+            {
+                self.fault(format!("{path}/tools/{idx}"), "tool_exists", format!("`{id}` is no tool of this bundle"));
+            }
+            if !seen.insert(id) {
+                self.fault(format!("{path}/tools/{idx}"), "duplicate", format!("`{id}` stands twice"));
+            }
+        }
+        match &profile.model {
+            None => self.fault(
+                format!("{path}/model"),
+                "model_exists",
+                "names no model, and the bundle has no `default_model`",
+            ),
+            Some(model) if !bundle.models.contains_key(model) => {
+                self.fault(format!("{path}/model"), "model_exists", format!("`{model}` is no model of this bundle"));
+            }
+            Some(_) => {}
+        }
+        if let Some(harness) = &profile.harness {
+            self.harness(&format!("{path}/harness"), harness);
+        }
+        self.range(format!("{path}/approval/expires_ms"), profile.approval.expires_ms, 1_000, 2_592_000_000);
+        self.approval(path, profile);
+        if profile.on_reject.get(&RejectReason::CrossTenantDenied) == Some(&OnReject::Feedback) {
+            self.fault(
+                format!("{path}/on_reject/cross_tenant_denied"),
+                "always_ends",
+                "a forged identity always ends the run; remove the entry",
+            );
+        }
+        self.consensus(bundle, path, profile);
+        self.evidence(bundle, &format!("{path}/trace_requirements"), &profile.trace_requirements, profile);
+        if let Some(schema) = &profile.output_schema {
+            match Schema::compile(schema) {
+                Ok(schema) => {
+                    bundle.output_schemas.insert(name.clone(), schema);
+                }
+                Err(fault) => self.fault(format!("{path}/output_schema{}", fault.pointer), "schema", fault.detail),
+            }
+        }
+    }
+
+    /// One place says whether a human is asked: `approval.mode`. Nothing else may contradict it.
+    fn approval(&mut self, path: &str, profile: &Profile) {
+        let asks = profile.approval.mode == ApprovalMode::Wait;
+        let on_reject = profile.on_reject.get(&RejectReason::NeedsHumanApproval);
+        if on_reject.is_some_and(|then| asks == (*then == OnReject::End)) {
+            self.fault(
+                format!("{path}/on_reject/needs_human_approval"),
+                "approval_mode",
+                "contradicts `approval.mode`; say `wait` or `end` there and remove the entry",
+            );
+        }
+        let escalates = profile.consensus.as_ref().is_some_and(|c| c.on_no_consensus == OnNoConsensus::Escalate);
+        if escalates && !asks {
+            self.fault(
+                format!("{path}/consensus/on_no_consensus"),
+                "approval_mode",
+                "asks a human, but `approval.mode` is `end`; write `wait` there, or `reject` here",
+            );
+        }
+    }
+
+    pub(super) fn harness(&mut self, path: &str, harness: &Harness) {
+        self.range(format!("{path}/max_steps"), u64::from(harness.max_steps), 1, 200);
+        self.range(format!("{path}/max_tool_calls"), u64::from(harness.max_tool_calls), 0, 10_000);
+        self.range(format!("{path}/deadline_ms"), harness.deadline_ms, 1, 2_592_000_000);
+        if let Some(calls) = harness.max_model_calls {
+            self.range(format!("{path}/max_model_calls"), u64::from(calls), 1, 10_000);
+        }
+        self.range(format!("{path}/max_parallel_calls"), u64::from(harness.max_parallel_calls), 1, 16);
+        self.range(format!("{path}/max_consecutive_rejections"), u64::from(harness.max_consecutive_rejections), 1, 200);
+        self.range(format!("{path}/max_parse_failures"), u64::from(harness.max_parse_failures), 1, 200);
+        self.range(format!("{path}/repeat_limit"), u64::from(harness.repeat_limit), 1, 10_000);
+    }
+
+    fn consensus(&mut self, bundle: &Bundle, path: &str, profile: &Profile) {
+        let Some(consensus) = &profile.consensus else { return };
+        self.range(format!("{path}/consensus/n"), u64::from(consensus.n), 1, 9);
+        self.range(format!("{path}/consensus/k"), u64::from(consensus.k), 1, u64::from(consensus.n));
+        self.range(format!("{path}/consensus/retries"), u64::from(consensus.retries), 0, 10);
+        for (idx, model) in consensus.models.iter().enumerate() {
+            if !bundle.models.contains_key(model) {
+                self.fault(
+                    format!("{path}/consensus/models/{idx}"),
+                    "model_exists",
+                    format!("`{model}` is no model of this bundle"),
+                );
+            }
+        }
+        let calls = profile.harness.as_ref().and_then(|harness| harness.max_model_calls);
+        if calls.is_some_and(|calls| calls < consensus.n) {
+            self.fault(format!("{path}/harness/max_model_calls"), "can_start", "is smaller than one round of ballots");
+        }
+    }
+
+    /// A quota that no allowed tool can meet would refuse `done` for ever.
+    pub(super) fn evidence(&mut self, bundle: &Bundle, path: &str, required: &BTreeMap<Tag, u32>, profile: &Profile) {
+        let calls = profile.harness.as_ref().map_or(0, |harness| harness.max_tool_calls);
+        let steps = profile.harness.as_ref().map_or(0, |harness| harness.max_steps);
+        if steps == 1 && required.values().any(|need| *need > 0) {
+            self.fault(path, "reachable", "evidence takes a step and `done` another one, but `max_steps` is 1");
+        }
+        for (tag, need) in required.iter().filter(|(_, need)| **need > 0) {
+            let carried =
+                profile.tools.iter().filter_map(|id| bundle.tools.get(id)).any(|tool| tool.def.tags.contains(tag));
+            if !carried {
+                self.fault(
+                    format!("{path}/{tag}"),
+                    "reachable",
+                    "no tool of the profile carries this tag, so `done` could never be accepted",
+                );
+            } else if *need > calls {
+                self.fault(
+                    format!("{path}/{tag}"),
+                    "reachable",
+                    format!("needs {need} calls, but the profile allows {calls}"),
+                );
+            }
+        }
+    }
+}
