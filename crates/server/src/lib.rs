@@ -1,9 +1,15 @@
 //! The Toolgate server: REST, SSE, WebSocket, session actors, tool runners. The only crate that knows wire JSON, the
 //! clock and the network. What is not here: decisions (`toolgate-core`), stored forms (`toolgate-store`).
 
+pub mod app;
+pub mod auth;
 pub mod caller;
 pub mod clock;
+pub mod config;
+pub mod error;
 pub mod failure;
+pub mod http;
+pub mod local;
 pub mod sessions;
 pub mod tools;
 pub mod wire;
