@@ -102,9 +102,10 @@ pub(super) fn decode_all(codec: &Codec, rows: &[Row]) -> Result<Vec<Recorded>, F
 pub(super) fn unreadable(error: &CodecError) -> Failure {
     match error {
         CodecError::Erased { .. } => Failure::Erased,
-        CodecError::Key { seq, .. } | CodecError::Corrupt { seq, .. } => {
-            Failure::LogBroken { seq: *seq, detail: error.to_string() }
-        }
+        CodecError::Key { seq, .. }
+        | CodecError::Corrupt { seq, .. }
+        | CodecError::UnknownKind { seq, .. }
+        | CodecError::NewerForm { seq, .. } => Failure::LogBroken { seq: *seq, detail: error.to_string() },
         CodecError::Row(source) => Failure::Internal(source.to_string()),
     }
 }

@@ -1,0 +1,121 @@
+//! What a node keeps in its own directory: the lock, its name, the master key. What is not here: the database.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use toolgate_store::{MasterKey, NodeId};
+
+/// The variable that holds the master key as 64 hex digits; needed where several nodes share a database.
+pub const MASTER_KEY_VARIABLE: &str = "TOOLGATE_MASTER_KEY";
+
+/// Why the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// A file cannot be read or written.
+    #[error("`{path}` cannot be used")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another server runs on the same directory.
+    #[error("another server uses `{0}`; two may not share a data directory")]
+    Locked(PathBuf),
+    /// The master key is no key.
+    #[error("the master key in {place} is not 64 hex digits")]
+    BadKey {
+        /// Where it stands.
+        place: String,
+    },
+    /// The stored name is no name.
+    #[error("`{0}` does not hold a node name")]
+    BadName(PathBuf),
+    /// The operating system gave no randomness.
+    #[error("no randomness from the operating system")]
+    Randomness,
+}
+
+/// A node's directory, locked for this process.
+#[derive(Debug)]
+pub struct Local {
+    dir: PathBuf,
+    /// Held until the process ends; the operating system releases it also after a kill.
+    _lock: File,
+    /// The node's persistent name.
+    pub node: NodeId,
+    /// The key that wraps all content keys.
+    pub master: MasterKey,
+}
+
+impl Local {
+    /// Opens the directory, making what is missing.
+    pub fn open(dir: &Path) -> Result<Self, LocalError> {
+        std::fs::create_dir_all(dir).map_err(|source| LocalError::Io { path: dir.to_owned(), source })?;
+        let lock_path = dir.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(|source| LocalError::Io { path: lock_path.clone(), source })?;
+        match fs4::fs_std::FileExt::try_lock_exclusive(&lock) {
+            Ok(true) => {}
+            Ok(false) => return Err(LocalError::Locked(dir.to_owned())),
+            Err(source) => return Err(LocalError::Io { path: lock_path, source }),
+        }
+        let name_path = dir.join("node-id");
+        let name = read_or_make(&name_path, || random_hex(8).map(|hex| format!("node-{hex}")))?;
+        let node = NodeId::new(name.trim()).map_err(|_| LocalError::BadName(name_path))?;
+        let master = master_key(dir)?;
+        Ok(Self { dir: dir.to_owned(), _lock: lock, node, master })
+    }
+
+    /// Where the SQLite file is.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.dir.join("toolgate.sqlite")
+    }
+}
+
+/// The master key: from the environment, else from the directory, else made.
+pub fn master_key(dir: &Path) -> Result<MasterKey, LocalError> {
+    if let Ok(text) = std::env::var(MASTER_KEY_VARIABLE) {
+        return parse_key(&text, format!("the variable {MASTER_KEY_VARIABLE}"));
+    }
+    let path = dir.join("master.key");
+    let text = read_or_make(&path, || random_hex(32))?;
+    parse_key(&text, format!("`{}`", path.display()))
+}
+
+fn parse_key(text: &str, place: String) -> Result<MasterKey, LocalError> {
+    let mut bytes = [0_u8; 32];
+    hex::decode_to_slice(text.trim(), &mut bytes).map_err(|_| LocalError::BadKey { place })?;
+    Ok(MasterKey::from_bytes(bytes))
+}
+
+fn random_hex(bytes: usize) -> Result<String, LocalError> {
+    let mut buffer = vec![0_u8; bytes];
+    getrandom::fill(&mut buffer).map_err(|_| LocalError::Randomness)?;
+    Ok(hex::encode(buffer))
+}
+
+/// Reads a small file; makes it, readable for its owner alone, when it is not there.
+fn read_or_make(path: &Path, make: impl FnOnce() -> Result<String, LocalError>) -> Result<String, LocalError> {
+    let io_error = |source| LocalError::Io { path: path.to_owned(), source };
+    match std::fs::read_to_string(path) {
+        Ok(text) => return Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(io_error(error)),
+    }
+    let text = make()?;
+    let mut options = OpenOptions::new();
+    options.create_new(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path).map_err(io_error)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io_error)?;
+    Ok(text)
+}

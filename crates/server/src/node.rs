@@ -1,0 +1,178 @@
+//! A whole server: opens the store, puts the parts together, resumes what was under way, listens, stops. What is not
+//! here: the parts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolgate_core::id::{ActorId, TenantId};
+use toolgate_proposers::{EnvSecrets, Proposers, SetupError};
+use toolgate_store::{
+    MasterKey, NodeId, NodeIdentity, PostgresOptions, PostgresStore, SqliteStore, Store, StoreError, Unsafe,
+};
+
+use crate::app::{App, HttpLimits};
+use crate::auth::{KeyRequest, MintError, Pepper, mint};
+use crate::caller::Scope;
+use crate::clock::{SharedClock, SystemClock};
+use crate::config::{Settings, StorageSettings};
+use crate::failure::Failure;
+use crate::local::{Local, LocalError};
+use crate::sessions::{Bundles, Deps, Sessions};
+use crate::tools::{HttpRunner, Tools};
+
+/// The tenant of a server that was never told of another.
+pub const FIRST_TENANT: &str = "default";
+/// The principal of the first key.
+const FIRST_ACTOR: &str = "admin";
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The node's directory.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// The database.
+    #[error("the database cannot be used: {0}")]
+    Store(#[source] StoreError),
+    /// The model adapters.
+    #[error("the model adapters cannot be set up: {0}")]
+    Models(#[from] SetupError),
+    /// The tool runners.
+    #[error("the tool runners cannot be set up: {0}")]
+    Tools(String),
+    /// The first key.
+    #[error("a first API key cannot be made: {0}")]
+    Key(#[from] MintError),
+    /// The address.
+    #[error("cannot listen on {bind}")]
+    Listen {
+        /// The address.
+        bind: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Open runs.
+    #[error("open runs cannot be resumed: {0}")]
+    Resume(#[from] Failure),
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Node {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The first API key, when this start made one. Shown once.
+    pub first_key: Option<SecretString>,
+    /// Sessions that were under way and go on.
+    pub resumed: u64,
+    app: App,
+    stop: CancellationToken,
+    listener: JoinHandle<()>,
+    /// Holds the lock of the directory.
+    _local: Local,
+}
+
+impl Node {
+    /// Starts a server; it serves once this returns.
+    pub async fn start(settings: &Settings) -> Result<Self, StartError> {
+        let local = Local::open(&settings.storage.data_dir)?;
+        let clock: SharedClock = Arc::new(SystemClock);
+        let store = open_store(&settings.storage, &local).await.map_err(StartError::Store)?;
+        let node = start_node(&*store, &local.node, settings, &clock).await.map_err(StartError::Store)?;
+        let pepper = Pepper::new(&local.master.derive("api-key pepper"))?;
+        let first_key = first_key(&*store, &pepper, &clock).await?;
+        let stop = CancellationToken::new();
+        let runner = HttpRunner::new(settings.address_policy(), Arc::new(EnvSecrets), Arc::clone(&clock))
+            .map_err(|error| StartError::Tools(error.to_string()))?;
+        let sessions = Sessions::new(Deps {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            node,
+            master: local.master.clone(),
+            models: Proposers::new()?,
+            tools: Arc::new(Tools::new(runner)),
+            bundles: Bundles::default(),
+            settings: settings.session_settings(),
+            stopping: CancellationToken::new(),
+        });
+        let app = App::new(sessions.clone(), store, clock, pepper, HttpLimits::default());
+        let bind = settings.server.bind;
+        let socket = TcpListener::bind(bind).await.map_err(|source| StartError::Listen { bind, source })?;
+        let addr = socket.local_addr().map_err(|source| StartError::Listen { bind, source })?;
+        let resumed = sessions.start().await?;
+        let router = crate::router::router(app.clone(), settings.channel.allowed_origins.clone());
+        let listener = tokio::spawn(crate::http::serve(socket, router, stop.clone(), settings.server.max_connections));
+        app.set_ready(true);
+        Ok(Self { addr, first_key, resumed, app, stop, listener, _local: local })
+    }
+
+    /// The shared handles.
+    #[must_use]
+    pub const fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Stops: not ready, streams say goodbye, running tools report, then the listener closes.
+    pub async fn stop(self) {
+        self.app.stopping().cancel();
+        self.app.sessions().stop().await;
+        self.stop.cancel();
+        if let Err(error) = self.listener.await {
+            tracing::warn!(%error, "the listener did not end well");
+        }
+    }
+}
+
+/// Opens the configured database.
+pub async fn open_store(settings: &StorageSettings, local: &Local) -> Result<Arc<dyn Store>, StoreError> {
+    if settings.database_url.is_empty() {
+        return Ok(Arc::new(SqliteStore::open(&local.database()).await?));
+    }
+    let unsafe_settings = if settings.allow_unsafe_durability { Unsafe::Accept } else { Unsafe::Refuse };
+    let options =
+        PostgresOptions { max_connections: settings.database_connections, unsafe_settings, ..PostgresOptions::default() };
+    Ok(Arc::new(PostgresStore::open(&settings.database_url, &options).await?))
+}
+
+async fn start_node(
+    store: &dyn Store,
+    node: &NodeId,
+    settings: &Settings,
+    clock: &SharedClock,
+) -> Result<NodeIdentity, StoreError> {
+    store.node_start(node, clock.now().plus_ms(settings.sessions.lease_ms)).await
+}
+
+/// Makes a key with every scope for the first tenant, if that tenant has none.
+async fn first_key(
+    store: &dyn Store,
+    pepper: &Pepper,
+    clock: &SharedClock,
+) -> Result<Option<SecretString>, StartError> {
+    let (Ok(tenant), Ok(actor)) = (TenantId::new(FIRST_TENANT), ActorId::new(FIRST_ACTOR)) else { return Ok(None) };
+    let keys = store.api_key_list(&tenant, None, 1).await.map_err(StartError::Store)?;
+    if !keys.items.is_empty() {
+        return Ok(None);
+    }
+    let request = KeyRequest {
+        tenant,
+        actor,
+        scopes: Scope::ALL.into_iter().collect(),
+        ceiling: None,
+        label: "first key".to_owned(),
+        expires_at: None,
+    };
+    let (row, printed) = mint(pepper, request, clock.now())?;
+    let stored = store.api_key_put(&row).await.map_err(StartError::Store)?;
+    Ok(stored.then_some(printed))
+}
+
+/// The pepper of API keys that belongs to a master key.
+pub fn pepper(master: &MasterKey) -> Result<Pepper, MintError> {
+    Pepper::new(&master.derive("api-key pepper"))
+}
