@@ -11,6 +11,7 @@ use crate::input::{
     OutcomeReport, Stamped, Stop,
 };
 use crate::session::Session;
+use crate::time::Timestamp;
 
 /// A log that verifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,16 @@ pub enum Divergence {
         /// What is missing.
         decided: &'static str,
     },
+    /// An epoch begins without `owner_changed`, or falls.
+    #[error("sequence {seq}: epoch {found} stands where {expected} holds")]
+    Epoch {
+        /// Where.
+        seq: u64,
+        /// The epoch in force.
+        expected: u64,
+        /// The epoch logged.
+        found: u64,
+    },
     /// The log was decided by other rules than this program knows.
     #[error("sequence {seq}: decided by {what}, which this program does not have")]
     UnknownRules {
@@ -82,6 +93,7 @@ impl Divergence {
             Self::Unfounded { seq, .. }
             | Self::Different { seq, .. }
             | Self::Missing { seq, .. }
+            | Self::Epoch { seq, .. }
             | Self::UnknownRules { seq, .. } => *seq,
             Self::WrongBundle => 1,
         }
@@ -96,6 +108,7 @@ pub fn verify(id: SessionId, log: &[Recorded], bundle: &Bundle) -> Result<Verifi
         state: Session::new(id),
         redecided: 0,
         redacted: Vec::new(),
+        batch_at: Timestamp(0),
         unsure: false,
         blurred: None,
     };
@@ -115,6 +128,8 @@ struct Verifier<'a> {
     state: Session,
     redecided: u64,
     redacted: Vec<u64>,
+    /// When the last input arrived; what follows from it carries the same time.
+    batch_at: Timestamp,
     /// The last input could not be decided again.
     unsure: bool,
     /// The latest round (run, step, round) of which a ballot's seal is destroyed: its vote cannot be counted again.
@@ -128,8 +143,10 @@ impl Verifier<'_> {
             return Err(Divergence::Gap { expected: expected_seq, found: recorded.seq });
         }
         self.known_rules(recorded)?;
+        self.known_epoch(recorded)?;
+        let follows = recorded.at == self.batch_at && recorded.input_id.is_none();
         match (self.expected.next(), &recorded.event) {
-            (Some(decided), logged) if same(&decided, logged) => {}
+            (Some(decided), logged) if follows && same(&decided, logged) => {}
             (Some(decided), logged) if decided.kind() == logged.kind() || !logged.is_input() => {
                 return Err(Divergence::Different {
                     seq: recorded.seq,
@@ -138,9 +155,9 @@ impl Verifier<'_> {
                 });
             }
             (Some(decided), _) => return Err(Divergence::Missing { seq: recorded.seq, decided: decided.kind() }),
-            (None, Event::OwnerChanged(_)) => self.unsure = false,
+            (None, Event::OwnerChanged(_)) if self.state.opened.is_some() => self.unsure = false,
             (None, logged) if logged.is_input() => self.begin(recorded)?,
-            (None, logged) if !self.unsure => {
+            (None, logged) if !self.unsure || !follows => {
                 return Err(Divergence::Unfounded { seq: recorded.seq, kind: logged.kind() });
             }
             (None, _) => {}
@@ -152,6 +169,7 @@ impl Verifier<'_> {
     /// Decides a recorded input again and notes what must follow.
     fn begin(&mut self, recorded: &Recorded) -> Result<(), Divergence> {
         self.unsure = false;
+        self.batch_at = recorded.at;
         if let Event::OutcomeRefused(refused) = &recorded.event {
             return self.refused(recorded, refused);
         }
@@ -199,6 +217,17 @@ impl Verifier<'_> {
             return Ok(());
         }
         Err(Divergence::Unfounded { seq: recorded.seq, kind: recorded.event.kind() })
+    }
+
+    /// An epoch holds until `owner_changed` raises it.
+    fn known_epoch(&self, recorded: &Recorded) -> Result<(), Divergence> {
+        let (expected, found) = (self.state.epoch, recorded.epoch);
+        let fits = if matches!(recorded.event, Event::OwnerChanged(_)) {
+            found > expected
+        } else {
+            found == expected || self.state.head == 0
+        };
+        if fits { Ok(()) } else { Err(Divergence::Epoch { seq: recorded.seq, expected, found }) }
     }
 
     fn known_rules(&self, recorded: &Recorded) -> Result<(), Divergence> {

@@ -8,7 +8,12 @@
     reason = "tests fail loudly and show their figures"
 )]
 
+mod generate;
+mod invariants;
+mod properties;
+mod random;
 mod render;
 mod script;
+mod tampering;
 mod words;
 mod world;

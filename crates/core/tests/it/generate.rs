@@ -1,0 +1,376 @@
+//! Random bundles, and random inputs for a session as it stands: mostly fitting ones, so that sessions get somewhere, and
+//! stale, foreign, forged and repeated ones in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use toolgate_core::bundle::Bundle;
+use toolgate_core::event::{ApprovalOpened, Event};
+use toolgate_core::id::{
+    ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, TenantId,
+};
+use toolgate_core::input::{
+    ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure, Classified, ClassifiedLabel,
+    ClientAttached, Input, Message, Narrowed, Open, OutcomeReport, Reporter, Stop,
+};
+use toolgate_core::json::Json;
+use toolgate_core::next_wake;
+use toolgate_core::output::{Body, Outcome, OutcomeStatus, Output};
+use toolgate_core::proposal::{BallotVerdict, MalformedReason, Proposal, ProposedCall, ProviderFailure, Usage};
+use toolgate_core::reason::RejectReason;
+use toolgate_core::session::{Call, CallState};
+
+use crate::random::Random;
+use crate::words::{actor, ballot, call, open_seat};
+use crate::world::World;
+
+/// What no session may show outside its seals.
+pub(crate) const SECRET: &str = "hunter2";
+
+/// A bundle that loads, drawn from everything that may be said.
+pub(crate) fn bundle(random: &mut Random) -> Bundle {
+    loop {
+        let value = bundle_form(random);
+        if let Ok(bundle) = Bundle::load(&value.to_string()) {
+            return bundle;
+        }
+    }
+}
+
+fn bundle_form(random: &mut Random) -> Value {
+    let classes = ["read", "idempotent", "once"];
+    let careful = random.one_in(3);
+    let mut tools = serde_json::Map::new();
+    for (name, venue) in [("s1", "server"), ("s2", "server"), ("s3", "server"), ("c1", "client"), ("c2", "client")] {
+        let mut tool = json!({
+            "description": "A tool.", "venue": venue, "class": random.pick(&classes),
+            "requires_approval": random.one_in(4), "timeout_ms": random.within(1..60_000),
+            "tags": [random.pick(&["a", "b"])],
+            "parameters": {"properties": {
+                "n": {"type": "integer"}, "key": {"type": "string"}, "password": {"type": "string", "maxLength": 12}
+            }, "required": ["n"]}
+        });
+        if venue == "server" {
+            tool["executor"] = json!({"builtin": "echo"});
+        } else if random.one_in(2) {
+            tool["capability"] = json!("cap");
+        }
+        if random.one_in(2) {
+            tool["idempotency_key"] = json!("key");
+        }
+        if careful || random.one_in(3) {
+            tool["redact"] = json!(["/password"]);
+        }
+        if random.one_in(5) {
+            tool["result"] = json!({"type": "integer"});
+        }
+        tools.insert(name.to_owned(), tool);
+    }
+    tools.insert(
+        "hidden".to_owned(),
+        json!({"description": "x", "venue": "server", "executor": {"builtin": "echo"}, "parameters": {}}),
+    );
+    let mut profiles = serde_json::Map::new();
+    profiles.insert("p".to_owned(), profile(random));
+    profiles.insert("q".to_owned(), profile(random));
+    let mut form = json!({
+        "version": 1, "tools": tools, "profiles": profiles, "default_model": "m",
+        "models": {"m": {"provider": "scripted", "script": [{"done": 1}]}, "m2": {"provider": "scripted", "script": [{"done": 1}]}}
+    });
+    if random.one_in(3) {
+        form["classification"] = json!({"rules": {"l": {"profile": "p"}, "k": {"profile": "q"}}});
+        if random.one_in(4) {
+            form["classification"]["default"] = json!({"profile": "q"});
+        }
+        if !random.one_in(4) {
+            form["classification"]["model"] = json!("m");
+        }
+    }
+    form
+}
+
+fn profile(random: &mut Random) -> Value {
+    let mut profile = json!({
+        "tools": ["s1", "s2", "s3", "c1", "c2"],
+        "harness": {
+            "max_steps": random.within(1..12), "max_tool_calls": random.within(0..14),
+            "deadline_ms": random.within(1..400_000), "max_parallel_calls": random.within(1..4),
+            "repeat_limit": random.within(1..5), "max_consecutive_rejections": random.within(1..5),
+            "max_parse_failures": random.within(1..4)
+        },
+        "approval": {"mode": if random.one_in(5) { "end" } else { "wait" }, "expires_ms": random.within(1_000..90_000)},
+        "on_indeterminate": if random.one_in(2) { "end" } else { "feedback" }
+    });
+    if random.one_in(4) {
+        profile["harness"]["max_model_calls"] = json!(random.within(1..12));
+    }
+    if random.one_in(3) {
+        profile["consensus"] = json!({
+            "n": random.within(1..4), "k": random.within(1..4), "models": ["m", "m2"],
+            "on_no_consensus": random.pick(&["retry", "escalate", "reject"]), "retries": random.within(0..3)
+        });
+    }
+    if random.one_in(4) {
+        profile["trace_requirements"] = json!({"a": random.within(0..3), "b": random.within(0..2)});
+    }
+    if random.one_in(5) {
+        profile["output_schema"] = json!({"type": "integer"});
+    }
+    let mut on_reject = serde_json::Map::new();
+    for reason in RejectReason::ALL {
+        let fixed = matches!(reason, RejectReason::CrossTenantDenied | RejectReason::NeedsHumanApproval);
+        if !fixed && random.one_in(9) {
+            on_reject.insert(reason.code().to_owned(), json!("end"));
+        }
+    }
+    profile["on_reject"] = Value::Object(on_reject);
+    profile
+}
+
+/// An id, sometimes; a small pool, so that some come twice.
+pub(crate) fn input_id(random: &mut Random) -> Option<InputId> {
+    random.one_in(3).then(|| InputId::new(format!("i{}", random.below(400))).unwrap())
+}
+
+/// The next input, and how the clock moves before it.
+pub(crate) fn input(random: &mut Random, world: &mut World) -> Input {
+    world.now = world.now.plus_ms(random.within(0..400));
+    if world.session.opened.is_none() && !random.one_in(8) {
+        return open(random, world);
+    }
+    match random.below(100) {
+        0..=1 => open(random, world),
+        2..=3 => Input::Cancel(Stop { by: actor("ann"), reason: None }),
+        4 if random.one_in(3) => Input::Close(Stop { by: actor("ann"), reason: Some("bye".to_owned()) }),
+        5..=12 => attach(random),
+        13..=17 => {
+            if random.one_in(2) {
+                world.now = next_wake(&world.session).map_or(world.now, |wake| wake.max(world.now));
+            }
+            Input::Tick
+        }
+        18..=20 => Input::Message(Message { by: actor("ann"), text: "more".to_owned() }),
+        21..=24 => classified(random, world),
+        25..=30 => hostile_outcome(random, world),
+        _ => fitting(random, world),
+    }
+}
+
+/// An input that what the session waits for would bring.
+fn fitting(random: &mut Random, world: &World) -> Input {
+    if world.session.classifying.is_some() {
+        return classified(random, world);
+    }
+    if world.session.active_run().is_none() {
+        return Input::Message(Message { by: actor("ann"), text: "again".to_owned() });
+    }
+    let open: Vec<&Call> =
+        world.session.calls().iter().filter(|call| !matches!(call.state, CallState::Ended(_))).collect();
+    if open.is_empty() {
+        return Input::Ballot(Box::new(cast(random, world)));
+    }
+    let call = *random.pick(&open);
+    match &call.state {
+        CallState::Waiting(approval) => approve(random, approval),
+        CallState::Dispatched(dispatched) => {
+            let instance = dispatched.instance.clone();
+            if let Some(instance) = instance.clone().filter(|_| random.one_in(6)) {
+                return Input::CallAck(CallAck { call: call.id.clone(), attempt: dispatched.attempt, instance });
+            }
+            let reporter = instance.map_or(Reporter::Server, |instance| Reporter::Client {
+                instance,
+                by: actor("ann"),
+                fence: dispatched.fence,
+                args_hash: call.args_hash.unwrap(),
+            });
+            Input::Outcome(OutcomeReport {
+                call: call.id.clone(),
+                attempt: dispatched.attempt,
+                reporter,
+                outcome: outcome(random),
+            })
+        }
+        CallState::Queued | CallState::Ended(_) => attach(random),
+    }
+}
+
+fn open(random: &mut Random, world: &World) -> Input {
+    let limits = if random.one_in(4) {
+        Narrowed {
+            max_steps: random.one_in(2).then(|| u32::try_from(random.within(0..9)).unwrap()),
+            max_tool_calls: random.one_in(2).then(|| u32::try_from(random.within(0..9)).unwrap()),
+            max_model_calls: random.one_in(2).then(|| u32::try_from(random.within(0..9)).unwrap()),
+            deadline_ms: random.one_in(2).then(|| random.within(0..300_000)),
+        }
+    } else {
+        Narrowed::default()
+    };
+    let name = |name: &str| ProfileName::new(name).unwrap();
+    let (profile, label) = match random.below(6) {
+        0..=1 => (Some(name("p")), None),
+        2..=3 => (None, None),
+        4 => (None, Some(Label::new("l").unwrap())),
+        _ => (Some(name("q")), None),
+    };
+    let ceiling = random.one_in(5).then(|| BTreeSet::from([name("p")]));
+    Input::Open(Box::new(Open {
+        tenant: TenantId::new("acme").unwrap(),
+        by: actor("ann"),
+        alias: None,
+        bundle: world.bundle.digest(),
+        profile,
+        label,
+        ceiling,
+        capabilities: capabilities(random),
+        limits,
+        output_schema: random.one_in(12).then(|| Json::parse("{\"type\":\"integer\"}").unwrap()),
+        prompt: "go".to_owned(),
+        trace: None,
+        metadata: BTreeMap::new(),
+    }))
+}
+
+fn capabilities(random: &mut Random) -> BTreeSet<Capability> {
+    (!random.one_in(3)).then(|| Capability::new("cap").unwrap()).into_iter().collect()
+}
+
+fn attach(random: &mut Random) -> Input {
+    Input::ClientAttached(ClientAttached {
+        instance: ClientInstance::new(*random.pick(&["x", "y"])).unwrap(),
+        by: actor("ann"),
+        capabilities: capabilities(random),
+    })
+}
+
+fn classified(random: &mut Random, world: &World) -> Input {
+    let current = world.session.classifying.unwrap_or(1);
+    let attempt = if random.one_in(6) { current + 1 } else { current };
+    let result = match random.below(4) {
+        0 => Err(ClassificationFailure { provider: None, detail: "unusable".to_owned() }),
+        pick => Ok(ClassifiedLabel {
+            label: ["l", "k", "Not A Label"][pick - 1].to_owned(),
+            confidence_milli: 500,
+            reasoning: None,
+        }),
+    };
+    Input::Classified(Classified { attempt, result, usage: Usage::default() })
+}
+
+fn cast(random: &mut Random, world: &World) -> BallotCast {
+    let mut seat = open_seat(world);
+    match random.below(40) {
+        0 => seat.attempt += 1,
+        1 => seat.ballot += 1,
+        2 => seat.step = seat.step.saturating_sub(1),
+        3 => seat.run += 1,
+        _ => {}
+    }
+    let verdict = match random.below(20) {
+        0..=4 => {
+            let output = random.pick(&["1", "\"1\"", "\"text\"", "{\"a\":2}"]);
+            BallotVerdict::Proposal(Proposal::Done { output: Json::parse(output).unwrap() })
+        }
+        5..=6 => BallotVerdict::Malformed { reason: MalformedReason::Syntax, detail: format!("near {SECRET}") },
+        7 if random.one_in(2) => {
+            BallotVerdict::Failed { reason: ProviderFailure::Transport, detail: "reset".to_owned() }
+        }
+        _ => {
+            let count = if random.one_in(30) { 0 } else { 1 + random.below(4) };
+            BallotVerdict::Proposal(Proposal::Calls((0..count).map(|_| proposed(random)).collect()))
+        }
+    };
+    let calls_secret = matches!(&verdict, BallotVerdict::Proposal(Proposal::Calls(calls))
+        if calls.iter().any(|call| call.raw_args.contains(SECRET)));
+    let text = if calls_secret { format!("I use {SECRET}") } else { "thinking".to_owned() };
+    BallotCast { seat, ballot: ballot(verdict, text, None) }
+}
+
+fn proposed(random: &mut Random) -> ProposedCall {
+    if random.one_in(16) {
+        // What a name that is no tool carries is kept as it is; no contract says what of it is secret.
+        return call((*random.pick(&["nothing", "hidden", "S1"])).to_owned(), Some("{\"n\":1}"));
+    }
+    let tool = *random.pick(&["s1", "s1", "s2", "s2", "s3", "c1", "c1", "c2"]);
+    let args = match random.below(24) {
+        0 => "{\"n\":\"1\"}".to_owned(),
+        1 => "{\"n\":1,\"Tenant_Id\":\"other\"}".to_owned(),
+        2 => "[1]".to_owned(),
+        3 => "{\"n\":1,\"n\":2}".to_owned(),
+        4..=7 => format!("{{\"n\":{},\"password\":\"{SECRET}\"}}", random.below(2)),
+        8 => format!("{{\"n\":1,\"password\":\"{SECRET}-and-far-too-long\"}}"),
+        9..=14 => format!("{{\"n\":{},\"key\":\"k{}\"}}", random.below(2), random.below(2)),
+        _ => format!("{{\"n\":{}}}", random.below(6)),
+    };
+    call(tool.to_owned(), Some(&args))
+}
+
+fn outcome(random: &mut Random) -> Outcome {
+    let status = match random.below(12) {
+        0 => OutcomeStatus::Failed,
+        1 => OutcomeStatus::DeniedByClient,
+        2 => OutcomeStatus::Indeterminate,
+        3 => OutcomeStatus::TimedOut,
+        _ => OutcomeStatus::Ok,
+    };
+    let output = match random.below(5) {
+        0 => None,
+        1 => Some(Output::text("text/plain", "some text".to_owned())),
+        2 => Some(Output {
+            media_type: "application/octet-stream".to_owned(),
+            body: Body::Blob { digest: Sha256Digest::of(b"x"), size: 70_000, preview: "the beginning".to_owned() },
+            truncated_from: Some(90_000),
+        }),
+        _ => Some(Output::text("application/json", "5".to_owned())),
+    };
+    Outcome { status, output, detail: None }
+}
+
+fn approve(random: &mut Random, approval: &ApprovalOpened) -> Input {
+    let decision = match random.below(6) {
+        0 => ApprovalDecision::Deny { message: random.one_in(2).then(|| "no".to_owned()) },
+        1 => {
+            let args = random.pick(&[
+                "{\"n\":7}",
+                "{\"n\":\"7\"}",
+                "{\"n\":1,\"actor\":\"x\"}",
+                "[7]",
+                "{\"n\":3,\"password\":\"hunter2\"}",
+                "{\"n\":1,\"key\":\"k0\"}",
+            ]);
+            ApprovalDecision::Edit { args: Json::parse(args).unwrap() }
+        }
+        _ => ApprovalDecision::Approve,
+    };
+    let digest = if random.one_in(10) { Sha256Digest::of(b"other") } else { approval.digest };
+    let other = ApprovalId::parse(&format!("apr_{:032x}", 7)).unwrap();
+    let approval = if random.one_in(20) { other } else { approval.id.clone() };
+    Input::Approval(ApprovalAnswer { approval, by: actor("boss"), digest, decision })
+}
+
+/// A report that somebody makes up from what he may have seen.
+fn hostile_outcome(random: &mut Random, world: &World) -> Input {
+    let known: Vec<CallId> = world
+        .log
+        .iter()
+        .filter_map(|recorded| match &recorded.event {
+            Event::CallDecided(e) => Some(e.call.clone()),
+            _ => None,
+        })
+        .collect();
+    let call = match known.is_empty() || random.one_in(10) {
+        true => CallId::parse(&format!("call_{:032x}", random.below(9))).unwrap(),
+        false => random.pick(&known).clone(),
+    };
+    let reporter = if random.one_in(2) {
+        Reporter::Server
+    } else {
+        Reporter::Client {
+            instance: ClientInstance::new(*random.pick(&["x", "y", "z"])).unwrap(),
+            by: actor("mallory"),
+            fence: random.within(1..30),
+            args_hash: Sha256Digest::of(b"guessed"),
+        }
+    };
+    let attempt = u32::try_from(random.within(0..3)).unwrap();
+    Input::Outcome(OutcomeReport { call, attempt, reporter, outcome: outcome(random) })
+}
