@@ -14,7 +14,7 @@ use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
 use toolgate_core::{Decided, Reply, decide};
 use toolgate_core::{Divergence, Order};
-use toolgate_store::{ApprovalBody, ApprovalRow, Created, IdempotencyKey, SessionKey};
+use toolgate_store::{ApprovalBody, ApprovalRow, Created, IdempotencyKey, MasterKey, SessionKey, Store};
 
 use crate::caller::Caller;
 use crate::failure::Failure;
@@ -307,7 +307,7 @@ impl Sessions {
             self.exists(tenant, session).await?;
             return Ok(Vec::new());
         }
-        let codec = load::open_codec(&self.deps, tenant, session).await?;
+        let codec = self.codec(tenant, session).await?;
         load::decode_all(&codec, &rows)
     }
 
@@ -336,20 +336,24 @@ impl Sessions {
 
     /// Checks the chain and decides every recorded input again.
     pub async fn verify(&self, tenant: &TenantId, session: SessionId) -> Result<VerifyReport, Failure> {
-        verify::verify(&self.deps, tenant, session).await
+        verify::verify(&*self.deps.store, &self.deps.master, &self.deps.bundles, tenant, session).await
     }
 
     /// The bytes of a blob, opened.
     pub async fn blob(&self, tenant: &TenantId, session: SessionId, digest: &Sha256Digest) -> Result<Vec<u8>, Failure> {
         let blob = self.deps.store.blob(tenant, session, digest).await?.ok_or(Failure::NoSuchSession)?;
-        let codec = load::open_codec(&self.deps, tenant, session).await?;
+        let codec = self.codec(tenant, session).await?;
         codec.open_blob(&blob.content).map_err(|error| load::unreadable(&error))
     }
 
     /// The content of an approval, opened.
     pub async fn approval_body(&self, tenant: &TenantId, row: &ApprovalRow) -> Result<ApprovalBody, Failure> {
-        let codec = load::open_codec(&self.deps, tenant, row.session).await?;
+        let codec = self.codec(tenant, row.session).await?;
         codec.open_approval(&row.body).map_err(|error| load::unreadable(&error))
+    }
+
+    async fn codec(&self, tenant: &TenantId, session: SessionId) -> Result<toolgate_store::Codec, Failure> {
+        load::open_codec(&*self.deps.store, &self.deps.master, tenant, session).await
     }
 
     /// The head of a session of this tenant.
@@ -357,6 +361,16 @@ impl Sessions {
         let row = self.deps.store.session(tenant, session).await?.ok_or(Failure::NoSuchSession)?;
         Ok(row.head_seq)
     }
+}
+
+/// Verifies a stored session without a server: for auditors who have the database and the master key.
+pub async fn verify_stored(
+    store: &dyn Store,
+    master: &MasterKey,
+    tenant: &TenantId,
+    session: SessionId,
+) -> Result<VerifyReport, Failure> {
+    verify::verify(store, master, &Bundles::default(), tenant, session).await
 }
 
 fn open_input(caller: &Caller, bundle: &Bundle, request: &OpenRequest) -> Input {

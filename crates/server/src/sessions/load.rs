@@ -9,7 +9,7 @@ use toolgate_core::id::{SessionId, TenantId};
 use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
 use toolgate_store::chain::{self, Position};
-use toolgate_store::{Codec, CodecError, NodeIdentity, Row};
+use toolgate_store::{Codec, CodecError, MasterKey, NodeIdentity, Row, Store};
 
 use super::Snapshot;
 use super::deps::Deps;
@@ -47,7 +47,7 @@ impl Loaded {
 /// Reads and folds a session. Refuses a log whose chain is broken: nothing may run on it.
 pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<Loaded, Failure> {
     let row = deps.store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
-    let codec = open_codec(deps, tenant, id).await?;
+    let codec = open_codec(&*deps.store, &deps.master, tenant, id).await?;
     let bundle = deps.bundles.get(&*deps.store, tenant, row.bundle).await?;
     let mut state = Session::new(id);
     let mut checker = chain::Checker::new(tenant, id);
@@ -88,9 +88,14 @@ pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Resul
 }
 
 /// The codec with the keys that still exist.
-pub(super) async fn open_codec(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<Codec, Failure> {
-    let keys = deps.store.session_keys(tenant, id).await?;
-    Codec::open(tenant.clone(), id, deps.master.clone(), &keys)
+pub(super) async fn open_codec(
+    store: &dyn Store,
+    master: &MasterKey,
+    tenant: &TenantId,
+    id: SessionId,
+) -> Result<Codec, Failure> {
+    let keys = store.session_keys(tenant, id).await?;
+    Codec::open(tenant.clone(), id, master.clone(), &keys)
         .map_err(|error| Failure::Internal(format!("content keys: {error}; is the master key the right one?")))
 }
 

@@ -3,11 +3,10 @@
 
 use toolgate_core::id::{SessionId, TenantId};
 use toolgate_store::chain::{Checker, Head};
-use toolgate_store::{CodecError, Row, SessionRow};
+use toolgate_store::{CodecError, MasterKey, Row, SessionRow, Store};
 
-use super::deps::Deps;
 use super::load::open_codec;
-use super::{VerifyFault, VerifyReport};
+use super::{Bundles, VerifyFault, VerifyReport};
 use crate::failure::Failure;
 
 /// Rows asked for at once.
@@ -16,8 +15,14 @@ const PAGE: u32 = 512;
 const TRIES: u32 = 16;
 
 /// Verifies one session as it is stored now.
-pub(super) async fn verify(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<VerifyReport, Failure> {
-    let (session, rows) = whole_log(deps, tenant, id).await?;
+pub(super) async fn verify(
+    store: &dyn Store,
+    master: &MasterKey,
+    bundles: &Bundles,
+    tenant: &TenantId,
+    id: SessionId,
+) -> Result<VerifyReport, Failure> {
+    let (session, rows) = whole_log(store, tenant, id).await?;
     let report = |redecided, redacted, fault| VerifyReport { events: rows.len() as u64, redecided, redacted, fault };
     let mut checker = Checker::new(tenant, id);
     let head = Head { seq: session.head_seq, hash: session.head_hash };
@@ -26,7 +31,7 @@ pub(super) async fn verify(deps: &Deps, tenant: &TenantId, id: SessionId) -> Res
         let fault = VerifyFault::Chain { seq: broken.seq, detail: broken.to_string() };
         return Ok(report(0, Vec::new(), Some(fault)));
     }
-    let codec = open_codec(deps, tenant, id).await?;
+    let codec = open_codec(store, master, tenant, id).await?;
     let mut log = Vec::with_capacity(rows.len());
     for row in &rows {
         match codec.decode(row) {
@@ -40,7 +45,7 @@ pub(super) async fn verify(deps: &Deps, tenant: &TenantId, id: SessionId) -> Res
             }
         }
     }
-    let bundle = deps.bundles.get(&*deps.store, tenant, session.bundle).await?;
+    let bundle = bundles.get(store, tenant, session.bundle).await?;
     Ok(match toolgate_core::verify(id, &log, &bundle) {
         Ok(verified) => report(verified.redecided, verified.redacted, None),
         Err(divergence) => report(0, Vec::new(), Some(VerifyFault::Decision(divergence))),
@@ -48,20 +53,20 @@ pub(super) async fn verify(deps: &Deps, tenant: &TenantId, id: SessionId) -> Res
 }
 
 /// All rows and the head row that belongs to them, also while the session goes on being written.
-async fn whole_log(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<(SessionRow, Vec<Row>), Failure> {
+async fn whole_log(store: &dyn Store, tenant: &TenantId, id: SessionId) -> Result<(SessionRow, Vec<Row>), Failure> {
     let mut rows: Vec<Row> = Vec::new();
     let mut tries = 0;
     loop {
         loop {
             let after = rows.last().map_or(0, |row| row.seq);
-            let page = deps.store.read(tenant, id, after, PAGE).await?;
+            let page = store.read(tenant, id, after, PAGE).await?;
             if page.is_empty() {
                 break;
             }
             rows.extend(page);
         }
         // Read after the rows: a head behind them is no race but a fault.
-        let session = deps.store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
+        let session = store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
         let last = rows.last().map_or(0, |row| row.seq);
         tries += 1;
         if last >= session.head_seq || tries >= TRIES {

@@ -15,9 +15,7 @@ use toolgate_core::session::Phase;
 use toolgate_proposers::Proposers;
 use toolgate_server::caller::Caller;
 use toolgate_server::clock::{Clock, SystemClock};
-use toolgate_server::sessions::{
-    Bundles, Deps, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission,
-};
+use toolgate_server::sessions::{Bundles, Deps, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission};
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
 use toolgate_store::{BundleRow, MasterKey, MemoryStore, NodeId, Registry};
 
@@ -74,7 +72,10 @@ async fn start(store: Arc<MemoryStore>) -> World {
         node,
         master: MasterKey::from_bytes([7; 32]),
         models: Proposers::new().unwrap(),
-        tools: Arc::new(Tools::new(HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::new(SystemClock)).unwrap())),
+        tools: Arc::new(Tools::new(
+            HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::new(SystemClock))
+                .unwrap(),
+        )),
         bundles: Bundles::default(),
         settings: SessionSettings::default(),
         stopping: CancellationToken::new(),
@@ -160,15 +161,13 @@ async fn a_client_call_waits_for_its_client_and_survives_a_new_server() {
     let world = start(Arc::clone(&store)).await;
     let session = open(&world, "client").await;
     let instance = ClientInstance::new("ide-1").unwrap();
-    let mut attached =
-        world.sessions.attach(&world.caller, session, instance.clone(), BTreeSet::new()).await.unwrap();
+    let mut attached = world.sessions.attach(&world.caller, session, instance.clone(), BTreeSet::new()).await.unwrap();
     let order = tokio::time::timeout(WAIT, attached.offers.recv()).await.unwrap().unwrap();
     assert_eq!(order.args.as_str(), r#"{"cmd":"make"}"#);
     // The server goes away with the call open; another incarnation of the node takes the session over.
     world.sessions.stop().await;
     let world = start(Arc::clone(&store)).await;
-    let mut attached =
-        world.sessions.attach(&world.caller, session, instance.clone(), BTreeSet::new()).await.unwrap();
+    let mut attached = world.sessions.attach(&world.caller, session, instance.clone(), BTreeSet::new()).await.unwrap();
     let again = tokio::time::timeout(WAIT, attached.offers.recv()).await.unwrap().unwrap();
     assert_eq!((&again.call, again.attempt, again.fence), (&order.call, order.attempt, order.fence));
     let report = OutcomeReport {
