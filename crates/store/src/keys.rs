@@ -101,6 +101,15 @@ impl ContentKey {
         seal(&self.0, place, plain)
     }
 
+    /// Seals bytes so that the same bytes for the same place give the same result: the nonce is a keyed hash of both.
+    /// Tells whoever sees two results that their contents are equal, and nothing else.
+    pub fn seal_same(&self, place: &[u8], plain: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let hash = self.commitment(&[b"toolgate.nonce.v1", place, plain]);
+        let mut nonce = [0_u8; NONCE_BYTES];
+        nonce.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+        seal_with(&self.0, nonce, place, plain)
+    }
+
     /// Opens sealed bytes.
     pub fn open(&self, place: &[u8], sealed: &[u8]) -> Result<Vec<u8>, KeyError> {
         open(&self.0, place, sealed)
@@ -128,6 +137,10 @@ pub fn place(tenant: &TenantId, session: SessionId, parts: &[&str]) -> Vec<u8> {
 fn seal(key: &[u8; 32], place: &[u8], plain: &[u8]) -> Result<Vec<u8>, KeyError> {
     let mut nonce = [0_u8; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| KeyError::Randomness)?;
+    seal_with(key, nonce, place, plain)
+}
+
+fn seal_with(key: &[u8; 32], nonce: [u8; NONCE_BYTES], place: &[u8], plain: &[u8]) -> Result<Vec<u8>, KeyError> {
     let cipher = XChaCha20Poly1305::new(key.into());
     let sealed = cipher
         .encrypt(XNonce::from_slice(&nonce), Payload { msg: plain, aad: place })

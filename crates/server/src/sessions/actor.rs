@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use toolgate_core::bundle::Bundle;
 use toolgate_core::event::Recorded;
-use toolgate_core::input::{ClientAttached, Input, Stamped};
+use toolgate_core::input::{ClientAttached, Input, OutcomeReport, Stamped};
 use toolgate_core::session::{Session, Status};
 use toolgate_core::time::Timestamp;
 use toolgate_core::{Decided, Reply, decide, fold, next_wake};
@@ -24,6 +24,7 @@ use super::effects::{Done, Effects};
 use super::journal::{Batch, Journal, Written};
 use super::load::Loaded;
 use super::mail::{AttachOrder, Mail};
+use super::output;
 use super::{AttachRefused, Attachment, Idempotency, Snapshot, Submission, Taken};
 use crate::failure::Failure;
 
@@ -155,8 +156,15 @@ impl<'a> Actor<'a> {
         reply: oneshot::Sender<Result<Taken, Failure>>,
     ) -> Result<(), Exit> {
         let Submission { id, input, idempotency } = submission;
+        let (input, blobs) = match input {
+            Input::Outcome(report) => {
+                let (outcome, blobs) = output::spill(&self.journal.codec, report.outcome);
+                (Input::Outcome(OutcomeReport { outcome, ..report }), blobs)
+            }
+            other => (other, Vec::new()),
+        };
         let stamped = Stamped { at: self.deps.clock.now(), id, input };
-        let (answer, exit) = match self.commit(stamped, Vec::new(), idempotency.as_ref()).await {
+        let (answer, exit) = match self.commit(stamped, blobs, idempotency.as_ref()).await {
             Ok(Committed::Taken { events }) => (Ok(Taken { snapshot: self.snapshot(), events, already: None }), None),
             Ok(Committed::Already { seq }) => {
                 (Ok(Taken { snapshot: self.snapshot(), events: Vec::new(), already: Some(seq) }), None)

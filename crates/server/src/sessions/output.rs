@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use toolgate_core::output::{Body, INLINE_OUTPUT_BYTES, Outcome, OutcomeStatus, Output};
 use toolgate_store::{Blob, Codec};
 
-use crate::tools::RawOutcome;
+use crate::tools::{RawOutcome, RawOutput};
 
 /// Characters of a blob that the model is shown.
 const PREVIEW_CHARS: usize = 16 * 1024;
@@ -37,6 +37,21 @@ pub(super) fn outcome(codec: &Codec, raw: RawOutcome) -> (Outcome, Vec<Blob>) {
     };
     let output = Output { media_type: raw_output.media_type, body, truncated_from: raw_output.truncated_from };
     (Outcome { status: raw.status, output: Some(output), detail }, blobs)
+}
+
+/// Moves an output that a client reported inline, but that is too large for a row, into a blob.
+pub(super) fn spill(codec: &Codec, reported: Outcome) -> (Outcome, Vec<Blob>) {
+    let Some(Output { media_type, body, truncated_from }) = reported.output else { return (reported, Vec::new()) };
+    let bytes = match body {
+        Body::Text(text) if text.len() > INLINE_OUTPUT_BYTES => text.into_bytes(),
+        Body::Base64(text) if text.len() / 4 * 3 > INLINE_OUTPUT_BYTES => STANDARD.decode(&text).unwrap_or_default(),
+        body @ (Body::Text(_) | Body::Base64(_) | Body::Blob { .. }) => {
+            let output = Some(Output { media_type, body, truncated_from });
+            return (Outcome { output, ..reported }, Vec::new());
+        }
+    };
+    let output = Some(RawOutput { media_type, bytes, truncated_from });
+    outcome(codec, RawOutcome { status: reported.status, output, detail: reported.detail })
 }
 
 fn inline(bytes: Vec<u8>) -> Body {
