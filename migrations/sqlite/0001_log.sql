@@ -69,11 +69,12 @@ CREATE UNIQUE INDEX event_terminal ON event (tenant, session, call) WHERE termin
 CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN SELECT RAISE(ABORT, 'guard:append_only'); END;
 CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN SELECT RAISE(ABORT, 'guard:append_only'); END;
 
--- INSERT OR REPLACE removes the row it replaces without asking the trigger above.
+-- INSERT OR REPLACE removes the row it replaces without asking the trigger above. The store itself comes here only when
+-- rows stand beyond the head of their session.
 CREATE TRIGGER event_no_replace BEFORE INSERT ON event
 WHEN EXISTS (SELECT 1 FROM event e WHERE e.tenant = NEW.tenant AND e.session = NEW.session AND e.seq = NEW.seq)
 BEGIN
-    SELECT RAISE(ABORT, 'guard:append_only');
+    SELECT RAISE(ABORT, 'guard:taken');
 END;
 
 -- The rules over the records of one call. The partial indexes above hold the same uniqueness a second time, but SQLite

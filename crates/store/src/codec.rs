@@ -1,6 +1,8 @@
 //! Events and rows: the only place that knows stored forms. A row's header is the event without its content; `content`
 //! is sealed under the session's key, each entry of `sealed` under its call's own key, which is destroyed when the call
 //! ends. What is not here: the chain's rules (`chain`), keys (`keys`).
+//!
+//! Compatibility: unknown fields of a known kind are ignored; an unknown kind or a newer stored form is refused by name.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +21,12 @@ use crate::name::KeyId;
 use crate::row::{Marks, Row};
 
 mod approval;
+mod hidden;
 mod payload;
 
 pub use approval::ApprovalBody;
 
+use hidden::Private;
 use payload::Part;
 
 /// Why events could not be written or rows not be read.
@@ -50,6 +54,24 @@ pub enum CodecError {
         seq: u64,
         /// What is wrong.
         detail: String,
+    },
+    /// The row is of a kind that this release does not know.
+    #[error("sequence {seq}: unknown kind `{kind}` in stored form {form}")]
+    UnknownKind {
+        /// The row.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// Its stored form.
+        form: u32,
+    },
+    /// The row was written by a newer release.
+    #[error("sequence {seq}: stored form {form} is newer than this release reads")]
+    NewerForm {
+        /// The row.
+        seq: u64,
+        /// Its stored form.
+        form: u32,
     },
     /// The row could not be made.
     #[error("the row could not be made")]
@@ -100,7 +122,15 @@ impl Codec {
         Ok(Self { tenant, session, master, keys })
     }
 
+    /// The session whose rows it makes.
+    #[must_use]
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
     /// Makes the rows of one batch; the first records the input.
+    ///
+    /// The codec goes on to keys and rows that are not stored yet: when the append is refused, open it again.
     pub fn encode(
         &mut self,
         events: &[Event],
@@ -143,20 +173,24 @@ impl Codec {
         fields.remove("kind");
         let mut parts = Vec::new();
         let mut args_commitment = None;
-        if let Some(content) = fields.remove("content") {
+        let sealed = fields.remove("sealed");
+        let private = Private::take(&mut fields);
+        if !private.is_empty() {
             let id = KeyId::session();
             let key = self.keys.get(&id).ok_or(CodecError::Erased { seq })?;
-            if let Some(hash) = content.get("args_hash").and_then(Value::as_str) {
+            let args_hash = private.content.as_ref().and_then(|content| content.get("args_hash"));
+            if let Some(hash) = args_hash.and_then(Value::as_str) {
                 args_commitment = Some(hex::encode(key.commitment(&[b"toolgate.args.v1", hash.as_bytes()])));
             }
-            parts.push(self.sealed_part(seq, event.kind(), id, &content)?);
+            let private = serde_json::to_vec(&private).map_err(|error| corrupt(&format!("content: {error}")))?;
+            parts.push(self.sealed_part(seq, event.kind(), id, &private)?);
         }
-        if let Some(Value::Object(sealed)) = fields.remove("sealed") {
+        if let Some(Value::Object(sealed)) = sealed {
             for (call, value) in sealed {
                 let call = CallId::parse(&call).map_err(|_| corrupt("a seal names no call"))?;
                 let id = KeyId::call(&call);
                 self.call_key(seq, &id, new_keys)?;
-                parts.push(self.sealed_part(seq, event.kind(), id, &value)?);
+                parts.push(self.sealed_part(seq, event.kind(), id, value.to_string().as_bytes())?);
             }
         }
         let payload = payload::write(&parts);
@@ -193,11 +227,10 @@ impl Codec {
         Ok(())
     }
 
-    fn sealed_part(&self, seq: u64, kind: &str, id: KeyId, value: &Value) -> Result<Part, CodecError> {
+    fn sealed_part(&self, seq: u64, kind: &str, id: KeyId, plain: &[u8]) -> Result<Part, CodecError> {
         let key = self.keys.get(&id).ok_or(CodecError::Erased { seq })?;
-        let bytes = key
-            .seal(&self.row_place(seq, kind, &id), value.to_string().as_bytes())
-            .map_err(|source| CodecError::Key { seq, source })?;
+        let bytes =
+            key.seal(&self.row_place(seq, kind, &id), plain).map_err(|source| CodecError::Key { seq, source })?;
         Ok(Part { key: id, bytes })
     }
 
@@ -221,7 +254,7 @@ impl Codec {
         let corrupt = |detail: String| CodecError::Corrupt { seq, detail };
         let header = Header::read(&row.header).map_err(|error| corrupt(format!("header: {error}")))?;
         if header.v > FORMAT {
-            return Err(corrupt(format!("stored form {} is newer than this program", header.v)));
+            return Err(CodecError::NewerForm { seq, form: header.v });
         }
         let mut fields = header.event;
         fields.insert("kind".to_owned(), Value::String(header.kind.clone()));
@@ -237,18 +270,24 @@ impl Codec {
             let plain = key
                 .open(&self.row_place(seq, &header.kind, &part.key), &part.bytes)
                 .map_err(|source| CodecError::Key { seq, source })?;
-            let value: Value = serde_json::from_slice(&plain).map_err(|error| corrupt(format!("content: {error}")))?;
+            let unreadable = |error| corrupt(format!("content: {error}"));
             if is_content {
-                fields.insert("content".to_owned(), value);
+                serde_json::from_slice::<Private>(&plain).map_err(unreadable)?.restore(&mut fields);
             } else {
+                let value: Value = serde_json::from_slice(&plain).map_err(unreadable)?;
                 sealed.insert(part.key.as_str().to_owned(), value);
             }
         }
         if !sealed.is_empty() {
             fields.insert("sealed".to_owned(), Value::Object(sealed));
         }
-        let event: Event =
-            serde_json::from_value(Value::Object(fields)).map_err(|error| corrupt(format!("event: {error}")))?;
+        let event = serde_json::from_value(Value::Object(fields)).map_err(|error| {
+            if is_unknown_kind(&header.kind) {
+                CodecError::UnknownKind { seq, kind: header.kind.clone(), form: header.v }
+            } else {
+                corrupt(format!("event: {error}"))
+            }
+        })?;
         Ok(Recorded { seq, epoch: row.epoch, at: row.recorded_at, input_id: header.input_id, event })
     }
 
@@ -269,10 +308,15 @@ impl Codec {
             .map_err(|source| CodecError::Key { seq: 0, source })
     }
 
-    /// Seals an output that is too large for a row. Its name is the digest of the sealed bytes.
+    /// Seals an output that is too large for a row. Its name is the digest of the sealed bytes; the same output gets the
+    /// same name, so that a repeated report is recognised.
     pub fn seal_blob(&self, plain: &[u8]) -> Result<(Sha256Digest, Sealed), CodecError> {
-        let sealed = self.seal("blob", plain)?;
-        Ok((Sha256Digest::of(&sealed.bytes), sealed))
+        let id = KeyId::session();
+        let key = self.keys.get(&id).ok_or(CodecError::Erased { seq: 0 })?;
+        let bytes = key
+            .seal_same(&place(&self.tenant, self.session, &["beside", "blob"]), plain)
+            .map_err(|source| CodecError::Key { seq: 0, source })?;
+        Ok((Sha256Digest::of(&bytes), Sealed { key: id, bytes }))
     }
 
     /// Opens a blob.
@@ -292,4 +336,11 @@ fn marks(event: &Event) -> (Option<CallId>, Marks) {
         terminal: of_core.terminal,
     };
     (of_core.call, marks)
+}
+
+/// Whether no event has this kind; asked only after an event could not be read.
+fn is_unknown_kind(kind: &str) -> bool {
+    // serde names the fault of an internally tagged enum: an unknown tag, or else a missing field.
+    let probe: Result<Event, _> = serde_json::from_value(serde_json::json!({ "kind": kind }));
+    probe.is_err_and(|error| error.to_string().starts_with("unknown variant"))
 }

@@ -105,7 +105,7 @@ pub enum Claimed {
     /// The same request is under way.
     InProgress,
     /// The same request was answered.
-    Done(IdempotencyRow),
+    Done(Box<IdempotencyRow>),
     /// The key was used with another body.
     OtherBody,
 }

@@ -27,7 +27,7 @@ impl Registry for MemoryStore {
                 Some(stored) if stored.expires_at > claim.now => {
                     return match &stored.answer {
                         _ if stored.fingerprint != claim.fingerprint => Claimed::OtherBody,
-                        Some(answer) => Claimed::Done(answer.clone()),
+                        Some(answer) => Claimed::Done(Box::new(answer.clone())),
                         None => Claimed::InProgress,
                     };
                 }

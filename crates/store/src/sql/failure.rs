@@ -7,6 +7,9 @@ use crate::error::{Guard, StoreError};
 /// The constraint over input ids, by the name PostgreSQL gives and the columns SQLite names.
 const INPUT: [&str; 2] = ["event_input", "event.input_id"];
 
+/// The constraint over places in the log, likewise.
+const PLACE: [&str; 2] = ["event_pkey", "event.seq"];
+
 /// The meaning of a driver's error.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -28,6 +31,13 @@ pub(crate) fn meaning(error: Error) -> Failure {
     let constraint = database.constraint().unwrap_or(message);
     if database.is_unique_violation() && INPUT.iter().any(|name| constraint.contains(name)) {
         return Failure::DuplicateInput;
+    }
+    if message == "guard:taken" || database.is_unique_violation() && PLACE.iter().any(|name| constraint.contains(name))
+    {
+        return Failure::Store(StoreError::Corrupt {
+            place: "the log".to_owned(),
+            detail: "a row stands beyond the head of its session".to_owned(),
+        });
     }
     if code == "TG007" {
         return Failure::Idempotency;

@@ -50,7 +50,7 @@ impl<D: Database> Registry for SqlStore<D> {
             }
             match stored(&self.database, &claim.key).await? {
                 Some((fingerprint, _)) if fingerprint != claim.fingerprint => return Ok(Claimed::OtherBody),
-                Some((_, Some(answer))) => return Ok(Claimed::Done(answer)),
+                Some((_, Some(answer))) => return Ok(Claimed::Done(Box::new(answer))),
                 Some((_, None)) => return Ok(Claimed::InProgress),
                 None => {}
             }

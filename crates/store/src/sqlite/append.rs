@@ -110,9 +110,8 @@ pub(super) async fn create(pool: &SqlitePool, new: &NewSession) -> Result<Create
     if run(&mut tx, sql, bound).await? == 0 {
         return Err(Refused::Alias);
     }
-    let head = match apply(&mut tx, append).await? {
-        Appended::Ok { head } => head,
-        _ => return Err(StoreError::Invalid("the first rows do not fit an empty log").into()),
+    let Appended::Ok { head } = apply(&mut tx, append).await? else {
+        return Err(StoreError::Invalid("the first rows do not fit an empty log").into());
     };
     tx.commit().await.map_err(failed)?;
     Ok(Created::Ok { head })

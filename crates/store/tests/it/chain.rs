@@ -74,8 +74,8 @@ fn tamper(row: &mut Row, pick: usize, at: usize, bit: u8) -> &'static str {
         6 => row.marks.decision = !row.marks.decision,
         7 => row.marks.allow = !row.marks.allow,
         8 => {
-            row.marks.dispatch_attempt =
-                row.marks.dispatch_attempt.map_or(Some(u32::from(bit)), |n| Some(n ^ u32::from(bit)))
+            let attempt = row.marks.dispatch_attempt;
+            row.marks.dispatch_attempt = attempt.map_or(Some(u32::from(bit)), |n| Some(n ^ u32::from(bit)));
         }
         9 => row.marks.terminal = !row.marks.terminal,
         10 => row.input_id = if row.input_id.is_some() { None } else { Some(InputId::new("forged").unwrap()) },

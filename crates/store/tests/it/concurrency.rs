@@ -13,7 +13,7 @@ use crate::sample::{Log, all_rows};
 contract!(sixteen_appenders_make_one_chain, twenty_sessions_run_beside_a_reader);
 
 /// Each appender reads the head, builds on it, and tries again when another was faster.
-async fn one_chain(backend: &Backend, appenders: usize, stores: &[Arc<dyn Store>]) {
+pub(crate) async fn one_chain(backend: &Backend, appenders: usize, stores: &[Arc<dyn Store>]) {
     let log = Log::started(&backend.store, "acme").await;
     let mut tasks = Vec::new();
     for appender in 0..appenders {
@@ -49,12 +49,6 @@ async fn one_chain(backend: &Backend, appenders: usize, stores: &[Arc<dyn Store>
 async fn sixteen_appenders_make_one_chain(backend: Backend) {
     let stores = [Arc::clone(&backend.store), backend.second().await];
     one_chain(&backend, 16, &stores).await;
-}
-
-/// Field case F06: 64 parallel appends over two stores.
-pub(crate) async fn sixty_four(backend: Backend) {
-    let stores = [Arc::clone(&backend.store), backend.second().await];
-    one_chain(&backend, 64, &stores).await;
 }
 
 /// Field case F07: many sessions, each appending, while a reader goes over everything.

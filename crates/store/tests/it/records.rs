@@ -244,7 +244,10 @@ async fn a_claim_is_answered_given_back_or_runs_out(backend: Backend) {
     assert!(!store.idempotency_put(&answer("answered", "other body")).await.unwrap());
     assert!(store.idempotency_put(&row).await.unwrap());
     assert!(!store.idempotency_put(&row).await.unwrap(), "an answer is never replaced");
-    assert_eq!(store.idempotency_claim(&claim("answered", "b", 1)).await.unwrap(), Claimed::Done(row.clone()));
+    assert_eq!(
+        store.idempotency_claim(&claim("answered", "b", 1)).await.unwrap(),
+        Claimed::Done(Box::new(row.clone()))
+    );
     store.idempotency_release(&scope("answered")).await.unwrap();
     assert_eq!(store.idempotency_get(&scope("answered")).await.unwrap(), Some(row));
 
@@ -271,7 +274,7 @@ async fn an_append_answers_a_claim(backend: Backend) {
     let append = Arc::new(append);
     assert_eq!(store.append(Arc::clone(&append)).await.unwrap(), Appended::Ok { head: 2 });
     assert_eq!(store.append(append).await.unwrap(), Appended::Already { head: 2 });
-    assert_eq!(store.idempotency_claim(&claim("k", "b", 1)).await.unwrap(), Claimed::Done(row));
+    assert_eq!(store.idempotency_claim(&claim("k", "b", 1)).await.unwrap(), Claimed::Done(Box::new(row)));
 }
 
 async fn expired_answers_are_swept(backend: Backend) {

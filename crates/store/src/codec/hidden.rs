@@ -1,0 +1,75 @@
+//! Values that stand outside `content` and yet tell something of the arguments: plain digests, which can be guessed for
+//! short values (ruling 10 of the design). They go into the sealed part and come back in their places.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The fields that hold a plain digest of arguments, wherever they stand.
+const FIELDS: [&str; 2] = ["args_hash", "digest"];
+
+/// What is sealed under the session's key for one event.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Private {
+    /// The event's content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<Value>,
+    /// Values taken out of the header.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) hidden: Vec<Hidden>,
+}
+
+/// One value and its place.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hidden {
+    /// The names that lead to it.
+    path: Vec<String>,
+    value: Value,
+}
+
+impl Private {
+    /// Takes content and hidden values out of an event's fields.
+    pub(super) fn take(fields: &mut Map<String, Value>) -> Self {
+        let content = fields.remove("content");
+        let mut hidden = Vec::new();
+        take(fields, &mut Vec::new(), &mut hidden);
+        Self { content, hidden }
+    }
+
+    /// Whether there is nothing to seal.
+    pub(super) fn is_empty(&self) -> bool {
+        self.content.is_none() && self.hidden.is_empty()
+    }
+
+    /// Puts everything back. A place that is no longer there is left out.
+    pub(super) fn restore(self, fields: &mut Map<String, Value>) {
+        for Hidden { path, value } in self.hidden {
+            let Some((name, parents)) = path.split_last() else { continue };
+            let mut place = Some(&mut *fields);
+            for parent in parents {
+                place = place.and_then(|map| map.get_mut(parent)).and_then(Value::as_object_mut);
+            }
+            if let Some(map) = place {
+                map.insert(name.clone(), value);
+            }
+        }
+        if let Some(content) = self.content {
+            fields.insert("content".to_owned(), content);
+        }
+    }
+}
+
+fn take(fields: &mut Map<String, Value>, path: &mut Vec<String>, hidden: &mut Vec<Hidden>) {
+    for name in FIELDS {
+        if let Some(value) = fields.remove(name) {
+            let path = path.iter().cloned().chain([name.to_owned()]).collect();
+            hidden.push(Hidden { path, value });
+        }
+    }
+    for (name, value) in fields {
+        if let Value::Object(inner) = value {
+            path.push(name.clone());
+            take(inner, path, hidden);
+            path.pop();
+        }
+    }
+}
