@@ -119,7 +119,7 @@ fn profile(random: &mut Random) -> Value {
     let mut on_reject = serde_json::Map::new();
     for reason in RejectReason::ALL {
         let fixed = matches!(reason, RejectReason::CrossTenantDenied | RejectReason::NeedsHumanApproval);
-        if !fixed && random.one_in(9) {
+        if !fixed && random.one_in(6) {
             on_reject.insert(reason.code().to_owned(), json!("end"));
         }
     }
@@ -151,7 +151,8 @@ pub(crate) fn input(random: &mut Random, world: &mut World) -> Input {
         }
         18..=20 => Input::Message(Message { by: actor("ann"), text: "more".to_owned() }),
         21..=24 => classified(random, world),
-        25..=30 => hostile_outcome(random, world),
+        25..=29 => hostile_outcome(random, world),
+        30 => used_approval(random, world),
         _ => fitting(random, world),
     }
 }
@@ -181,7 +182,7 @@ fn fitting(random: &mut Random, world: &World) -> Input {
                 instance,
                 by: actor("ann"),
                 fence: dispatched.fence,
-                args_hash: call.args_hash.unwrap(),
+                args_hash: if random.one_in(30) { Sha256Digest::of(b"other") } else { call.args_hash.unwrap() },
             });
             Input::Outcome(OutcomeReport {
                 call: call.id.clone(),
@@ -291,15 +292,15 @@ fn proposed(random: &mut Random) -> ProposedCall {
         return call((*random.pick(&["nothing", "hidden", "S1"])).to_owned(), Some("{\"n\":1}"));
     }
     let tool = *random.pick(&["s1", "s1", "s2", "s2", "s3", "c1", "c1", "c2"]);
-    let args = match random.below(24) {
+    let args = match random.below(26) {
         0 => "{\"n\":\"1\"}".to_owned(),
         1 => "{\"n\":1,\"Tenant_Id\":\"other\"}".to_owned(),
         2 => "[1]".to_owned(),
         3 => "{\"n\":1,\"n\":2}".to_owned(),
         4..=7 => format!("{{\"n\":{},\"password\":\"{SECRET}\"}}", random.below(2)),
         8 => format!("{{\"n\":1,\"password\":\"{SECRET}-and-far-too-long\"}}"),
-        9..=14 => format!("{{\"n\":{},\"key\":\"k{}\"}}", random.below(2), random.below(2)),
-        _ => format!("{{\"n\":{}}}", random.below(6)),
+        9..=16 => format!("{{\"n\":{},\"key\":\"k{}\"}}", random.below(2), random.below(2)),
+        _ => format!("{{\"n\":{}}}", random.below(3)),
     };
     call(tool.to_owned(), Some(&args))
 }
@@ -345,6 +346,23 @@ fn approve(random: &mut Random, approval: &ApprovalOpened) -> Input {
     let other = ApprovalId::parse(&format!("apr_{:032x}", 7)).unwrap();
     let approval = if random.one_in(20) { other } else { approval.id.clone() };
     Input::Approval(ApprovalAnswer { approval, by: actor("boss"), digest, decision })
+}
+
+/// An answer to any approval there ever was.
+fn used_approval(random: &mut Random, world: &World) -> Input {
+    let opened: Vec<&ApprovalOpened> = world
+        .log
+        .iter()
+        .filter_map(|recorded| match &recorded.event {
+            Event::CallDecided(e) => e.approval.as_ref(),
+            _ => None,
+        })
+        .collect();
+    if opened.is_empty() {
+        return attach(random);
+    }
+    let approval = *random.pick(&opened);
+    approve(random, approval)
 }
 
 /// A report that somebody makes up from what he may have seen.

@@ -158,11 +158,15 @@ pub(crate) fn check_state(world: &World) {
         let asks = world.session.calls().is_empty();
         assert!(asks || running <= run.limits.max_parallel_calls as usize, "too many calls at once");
     }
+}
+
+/// Checks what models are shown.
+pub(crate) fn check_ask(world: &World) {
     let asked = transcript::ask(&world.session, &world.bundle);
     if world.session.calls().is_empty() {
         check_conversation(&asked.transcript);
     }
-    assert!(!serde_json::to_string(&asked).unwrap().contains(SECRET) || !redacts(world), "a secret is shown to models");
+    assert!(!redacts(world) || !serde_json::to_string(&asked).unwrap().contains(SECRET), "a secret is shown to models");
 }
 
 /// Every call has exactly one result, right after the answer that asked for it, in its order.

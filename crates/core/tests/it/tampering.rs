@@ -33,21 +33,22 @@ pub(crate) fn tamper(random: &mut Random, world: &World, figures: &mut Tampered)
     let mut cut = world.log.clone();
     cut.remove(place);
     assert!(last || verify(world.session.id, &cut, &world.bundle).is_err());
-    judge(world, renumbered(cut), last || !decides(event), "removed", event, figures);
+    judge(world, renumbered(cut), last || alone(&world.log, place), "removed", event, figures);
 
     let mut doubled = world.log.clone();
     doubled.insert(place, world.log[place].clone());
     assert!(verify(world.session.id, &doubled, &world.bundle).is_err());
     let harmless = matches!(event, Event::OutcomeRefused(_) | Event::OwnerChanged(_));
-    judge(world, renumbered(doubled), harmless || at_limit(event), "doubled", event, figures);
+    judge(world, renumbered(doubled), harmless, "doubled", event, figures);
 
     if !last {
         let mut swapped = world.log.clone();
         swapped.swap(place, place + 1);
         let next = &world.log[place + 1].event;
-        let commute = !decides(event) && !decides(next);
+        let commute = alone(&world.log, place) && alone(&world.log, place + 1);
         judge(world, renumbered(swapped), commute || event == next, "swapped", event, figures);
     }
+    misdate(world, place, figures);
     if let Some(edited) = edit(random, event) {
         let mut log = world.log.clone();
         log[place].event = edited;
@@ -56,23 +57,23 @@ pub(crate) fn tamper(random: &mut Random, world: &World, figures: &mut Tampered)
     }
 }
 
-/// Whether the record decides something, or something was decided because of it (its batch goes on after it).
-fn decides(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::CallAcknowledged(_)
-            | Event::ClientAttached(_)
-            | Event::OutcomeRefused(_)
-            | Event::OwnerChanged(_)
-            | Event::BallotReceived(_)
-            | Event::Recovered(_)
-            | Event::CallEnded(_)
-    )
+/// Moves a record to another time or epoch: an epoch needs its `owner_changed`, a decision has the time of its input.
+fn misdate(world: &World, place: usize, figures: &mut Tampered) {
+    let event = &world.log[place].event;
+    let mut log = world.log.clone();
+    log[place].epoch += 1;
+    let alone = world.log.len() == 1 || matches!(event, Event::OwnerChanged(_)) && place + 1 == world.log.len();
+    judge(world, log, alone, "moved to another epoch", event, figures);
+    let mut log = world.log.clone();
+    log[place].at = log[place].at.plus_ms(1);
+    let outside = event.is_input() || matches!(event, Event::OwnerChanged(_));
+    judge(world, log, outside, "moved in time", event, figures);
 }
 
-/// Whether a second record of the kind is plausible by itself.
-const fn at_limit(_: &Event) -> bool {
-    false
+/// Whether the event stands for itself: from outside, and nothing was decided at once because of it.
+fn alone(log: &[Recorded], place: usize) -> bool {
+    let outside = |recorded: &Recorded| recorded.event.is_input() || matches!(recorded.event, Event::OwnerChanged(_));
+    log.get(place).is_some_and(outside) && log.get(place + 1).is_none_or(outside)
 }
 
 fn judge(world: &World, log: Vec<Recorded>, may_pass: bool, how: &str, event: &Event, figures: &mut Tampered) {
