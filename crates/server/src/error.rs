@@ -72,6 +72,8 @@ codes! {
     CredentialRevoked => "credential_revoked", 401, "the API key was revoked";
     /// The credential lacks the scope.
     InsufficientScope => "insufficient_scope", 403, "the API key may not do this";
+    /// A web page of an origin that is not listed asks for the channel.
+    OriginRefused => "origin_refused", 403, "web pages of this origin may not connect";
     /// It does not exist for this tenant.
     NotFound => "not_found", 404, "not found";
     /// The path exists, but not with this method.

@@ -4,12 +4,16 @@
 pub mod app;
 pub mod auth;
 pub mod caller;
+pub mod channel;
 pub mod clock;
 pub mod config;
 pub mod error;
 pub mod failure;
 pub mod http;
 pub mod local;
+pub mod openapi;
+pub mod router;
+pub mod routes;
 pub mod sessions;
 pub mod tools;
 pub mod wire;

@@ -11,8 +11,14 @@ use toolgate_core::time::Timestamp;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
 use utoipa::openapi::{RefOr, Schema};
 
+pub mod approval;
+pub mod call;
 pub mod event;
 pub mod frame;
+pub mod page;
+pub mod registry;
+pub mod session;
+pub mod verify;
 
 /// The form of an event or a document when nothing else is said: any JSON value, its text exactly as it was judged.
 ///

@@ -13,6 +13,7 @@ pub mod fact;
 mod make;
 
 pub use fact::Fact;
+pub(crate) use make::{class_word, venue_word};
 
 /// An event of a session's log. `seq` grows by one from 1 and never changes; `content` holds what people and models
 /// said, all other fields are safe to show. A reader must ignore fields and types it does not know.

@@ -1,6 +1,8 @@
 //! Fills the wire's forms from the domain's events: one match, no field forgotten silently. What is not here: the forms.
 
-use toolgate_core::event::{self, ApprovalVerb, CallEnd, ConsensusResult, Dispatch, EndCause, Event, Limits, Recorded};
+use toolgate_core::event::{
+    self, ApprovalOpened, ApprovalVerb, CallEnd, ConsensusResult, Dispatch, EndCause, Event, Limits, Recorded,
+};
 use toolgate_core::input::{Narrowed, Reporter};
 use toolgate_core::json::Json;
 use toolgate_core::output::{Body, Output};
@@ -214,11 +216,7 @@ fn decided(e: &event::CallDecided) -> CallDecided {
         rules: e.rules.clone(),
         replay_of: e.replay_of.as_ref().map(ToString::to_string),
         dispatch: e.dispatch.as_ref().map(DispatchView::from),
-        approval: e.approval.as_ref().map(|approval| ApprovalOpenedView {
-            id: approval.id.to_string(),
-            expires_at: time_text(approval.expires_at),
-            digest: approval.digest.to_string(),
-        }),
+        approval: e.approval.as_ref().map(ApprovalOpenedView::from),
         args_bytes: e.args_bytes,
         content: CallContent {
             tool: e.content.tool.clone(),
@@ -327,6 +325,16 @@ impl From<&Dispatch> for DispatchView {
             attempt: dispatch.attempt,
             deadline_at: time_text(dispatch.deadline_at),
             client_id: dispatch.instance.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl From<&ApprovalOpened> for ApprovalOpenedView {
+    fn from(approval: &ApprovalOpened) -> Self {
+        Self {
+            id: approval.id.to_string(),
+            expires_at: time_text(approval.expires_at),
+            digest: approval.digest.to_string(),
         }
     }
 }

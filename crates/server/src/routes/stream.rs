@@ -1,0 +1,191 @@
+//! A stream of events that goes on: replay, then live, with no gap, as SSE or NDJSON. What is not here: choosing the
+//! form (`routes::events`).
+//!
+//! The log is read from a place onwards, again and again; the watched head only says when. A queue of fixed length
+//! stands between reader and socket: who reads too slowly is cut off and resumes by the last id.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::unfold;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::Instant;
+use toolgate_core::event::{Event, Recorded};
+use toolgate_core::id::SessionId;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::error::{ApiError, ErrorCode};
+use crate::http::headers::EventForm;
+use crate::wire::event::EventView;
+
+/// Frames between reader and socket.
+const QUEUE: usize = 64;
+/// Events read at once.
+const BATCH: u32 = 200;
+/// How often the credential of an open stream is looked at again, and the log without a hint.
+const LOOK_AGAIN: Duration = Duration::from_secs(4);
+/// When a client should come back after a planned end, and after a lost connection.
+const RECONNECT_MS: u64 = 2_000;
+
+/// What is to be streamed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) session: SessionId,
+    pub(super) after: u64,
+    pub(super) form: EventForm,
+    /// Go on after the last event.
+    pub(super) follow: bool,
+}
+
+/// Starts the stream, if there is a place for it.
+pub(super) async fn open(app: App, caller: Caller, wanted: Wanted) -> Result<Response, ApiError> {
+    let place = std::sync::Arc::clone(app.streams()).try_acquire_owned().map_err(|_| {
+        ApiError::new(ErrorCode::TooManyStreams, "this server holds as many streams as it may; try again")
+    })?;
+    // Watched before anything is read, so that nothing falls between.
+    let head = app.sessions().watch(&caller.tenant, wanted.session).await?;
+    let (frames, queue) = mpsc::channel::<Bytes>(QUEUE);
+    let feed = Feed { app, caller, wanted, head, frames };
+    tokio::spawn(feed.run(place));
+    let body = Body::from_stream(unfold(queue, |mut queue| async move {
+        let frame = queue.recv().await?;
+        Some((Ok::<_, std::convert::Infallible>(frame), queue))
+    }));
+    let media = match wanted.form {
+        EventForm::Sse => "text/event-stream",
+        EventForm::Lines | EventForm::Page => "application/x-ndjson",
+    };
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Why a stream ends. None of them is told to the reader but a planned stop; it resumes by the last id.
+enum End {
+    /// Nothing can follow.
+    Over,
+    /// The reader is gone or too slow.
+    Reader,
+    /// The server stops.
+    Stopping,
+    /// The log cannot be read, or the credential is no longer good.
+    Failed(ApiError),
+}
+
+struct Feed {
+    app: App,
+    caller: Caller,
+    wanted: Wanted,
+    head: watch::Receiver<u64>,
+    frames: mpsc::Sender<Bytes>,
+}
+
+impl Feed {
+    async fn run(mut self, _place: OwnedSemaphorePermit) {
+        match self.feed().await {
+            End::Over => {}
+            End::Reader => tracing::debug!(session = %self.wanted.session, "a stream's reader is gone or too slow"),
+            End::Stopping => {
+                if self.wanted.form == EventForm::Sse {
+                    let text = format!("event: closing\ndata: {{\"reconnect_ms\":{RECONNECT_MS}}}\n\n");
+                    let _ = self.send(text).await;
+                }
+            }
+            End::Failed(error) => tracing::warn!(session = %self.wanted.session, %error, "a stream ended early"),
+        }
+    }
+
+    async fn feed(&mut self) -> End {
+        if self.wanted.form == EventForm::Sse && !self.send(format!("retry: {RECONNECT_MS}\n\n")).await {
+            return End::Reader;
+        }
+        let mut after = self.wanted.after;
+        let mut quiet_since = Instant::now();
+        loop {
+            self.head.borrow_and_update();
+            let read = self.app.sessions().events(&self.caller.tenant, self.wanted.session, after, BATCH).await;
+            let events = match read {
+                Ok(events) => events,
+                Err(failure) => return End::Failed(failure.into()),
+            };
+            for recorded in &events {
+                if !self.send(self.frame(recorded)).await {
+                    return End::Reader;
+                }
+                after = recorded.seq;
+                quiet_since = Instant::now();
+            }
+            if events.iter().any(|recorded| matches!(recorded.event, Event::SessionClosed(_))) {
+                // Late refusals may still be recorded, but nothing that anybody waits for.
+                return End::Over;
+            }
+            if !events.is_empty() {
+                continue;
+            }
+            if !self.wanted.follow {
+                return End::Over;
+            }
+            if let Some(end) = self.pause(&mut quiet_since).await {
+                return end;
+            }
+        }
+    }
+
+    /// Waits until the log may have moved, keeps the connection alive, and looks whether the credential is still good.
+    async fn pause(&mut self, quiet_since: &mut Instant) -> Option<End> {
+        let keep_alive = *quiet_since + self.app.limits().keep_alive;
+        let look = Instant::now() + LOOK_AGAIN;
+        tokio::select! {
+            biased;
+            () = self.app.stopping().cancelled() => return Some(End::Stopping),
+            () = self.frames.closed() => return Some(End::Reader),
+            changed = self.head.changed() => {
+                if changed.is_err() {
+                    // The owner unloaded the session; watch again, though not in a tight loop.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    match self.app.sessions().watch(&self.caller.tenant, self.wanted.session).await {
+                        Ok(head) => self.head = head,
+                        Err(failure) => return Some(End::Failed(failure.into())),
+                    }
+                }
+                return None;
+            }
+            () = tokio::time::sleep_until(keep_alive.min(look)) => {}
+        }
+        if let Err(error) = self.app.auth().recheck(&self.caller.credential).await {
+            return Some(End::Failed(error.into()));
+        }
+        if Instant::now() >= keep_alive {
+            *quiet_since = Instant::now();
+            let alive = match self.wanted.form {
+                EventForm::Sse => ": keep-alive\n\n",
+                EventForm::Lines | EventForm::Page => "\n",
+            };
+            if !self.send(alive.to_owned()).await {
+                return Some(End::Reader);
+            }
+        }
+        None
+    }
+
+    fn frame(&self, recorded: &Recorded) -> String {
+        // The wire's own types serialize, on one line; the fallback cannot be reached.
+        let json = serde_json::to_string(&EventView::of(self.wanted.session, recorded)).unwrap_or_default();
+        match self.wanted.form {
+            EventForm::Sse => format!("id: {}\nevent: {}\ndata: {json}\n\n", recorded.seq, recorded.event.kind()),
+            EventForm::Lines | EventForm::Page => format!("{json}\n"),
+        }
+    }
+
+    /// Puts a frame into the queue; `false` when the reader is gone, or did not take anything for too long.
+    async fn send(&self, frame: String) -> bool {
+        let patience = self.app.limits().slow_reader;
+        self.frames.send_timeout(Bytes::from(frame), patience).await.is_ok()
+    }
+}

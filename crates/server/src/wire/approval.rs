@@ -1,0 +1,276 @@
+//! Approvals as approvers see and decide them. What is not here: what a decision leads to (the core).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolgate_core::bundle::Bundle;
+use toolgate_core::event::ApprovalVerb;
+use toolgate_core::id::Sha256Digest;
+use toolgate_core::input::ApprovalDecision;
+use toolgate_core::json::Json;
+use toolgate_core::tool::Risk;
+use toolgate_store::{ApprovalBody, ApprovalRow, ApprovalStatus};
+use utoipa::ToSchema;
+
+use super::event::venue_word;
+use super::{RawJson, time_text};
+use crate::error::ApiError;
+
+/// Characters of an approver's message, at most.
+const MAX_MESSAGE: usize = 2_000;
+
+/// An approval in a list: safe to show.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ApprovalSummary {
+    /// Its id.
+    pub id: String,
+    /// The session.
+    pub session_id: String,
+    /// The call that waits.
+    pub call_id: String,
+    /// `pending`, `approved`, `denied`, `edited`, `expired` or `cancelled`.
+    pub status: &'static str,
+    /// When it was asked for.
+    pub requested_at: String,
+    /// When it lapses.
+    pub expires_at: Option<String>,
+    /// When it was settled.
+    pub settled_at: Option<String>,
+    /// Who settled it.
+    pub settled_by: Option<String>,
+    /// What may be decided now: `approve`, `deny`, `edit`; empty once settled.
+    pub allowed_decisions: &'static [&'static str],
+}
+
+impl From<&ApprovalRow> for ApprovalSummary {
+    fn from(row: &ApprovalRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            session_id: row.session.to_string(),
+            call_id: row.call.to_string(),
+            status: row.status.as_str(),
+            requested_at: time_text(row.requested_at),
+            expires_at: row.expires_at.map(time_text),
+            settled_at: row.settled_at.map(time_text),
+            settled_by: row.settled_by.as_ref().map(ToString::to_string),
+            allowed_decisions: match row.status {
+                ApprovalStatus::Pending => &["approve", "deny", "edit"],
+                ApprovalStatus::Approved
+                | ApprovalStatus::Denied
+                | ApprovalStatus::Edited
+                | ApprovalStatus::Expired
+                | ApprovalStatus::Cancelled => &[],
+            },
+        }
+    }
+}
+
+/// An approval with exactly what is approved.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ApprovalView {
+    /// What lists show.
+    #[serde(flatten)]
+    pub summary: ApprovalSummary,
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// The tool.
+    pub tool: String,
+    /// What the tool does, from the session's bundle.
+    pub tool_description: Option<String>,
+    /// How much harm a wrong call can do: `low`, `medium` or `high`.
+    pub risk: Option<&'static str>,
+    /// Who would execute: `server` or `client`.
+    pub venue: &'static str,
+    /// Why a human must decide.
+    pub reason: String,
+    /// The canonical arguments: while it is pending in full, the very bytes that would run; later redacted where the
+    /// tool says so.
+    pub args: RawJson,
+    /// The same with every control, invisible and direction-changing character escaped; present only where `args` has
+    /// such characters, which could make it look like something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub args_escaped: Option<String>,
+    /// Hash of the full canonical arguments.
+    pub args_hash: String,
+    /// Whether `args` differs from what was hashed.
+    pub redacted: bool,
+    /// Digest over tool, arguments, venue, session and bundle; the decision repeats it.
+    pub digest: String,
+    /// The answer: `approve`, `deny` or `edit`; null until there is one.
+    pub decision: Option<&'static str>,
+    /// The approver's words.
+    pub message: Option<String>,
+}
+
+impl ApprovalView {
+    /// The approval with its content. `full` are the arguments as long as the session still holds them.
+    #[must_use]
+    pub fn of(row: &ApprovalRow, body: &ApprovalBody, bundle: &Bundle, full: Option<&Json>) -> Self {
+        let args = full.unwrap_or(&body.args);
+        let tool = bundle.tool(&body.tool);
+        Self {
+            summary: row.into(),
+            run: body.run,
+            step: body.step,
+            tool: body.tool.to_string(),
+            tool_description: tool.map(|tool| tool.def.description.clone()),
+            risk: tool.map(|tool| risk_word(tool.def.risk)),
+            venue: venue_word(body.venue),
+            reason: body.reason.clone(),
+            args: args.into(),
+            args_escaped: escaped(args.as_str()),
+            args_hash: body.args_hash.to_string(),
+            redacted: args.hash() != body.args_hash,
+            digest: body.digest.to_string(),
+            decision: body.answer.map(verb_word),
+            message: body.message.clone(),
+        }
+    }
+}
+
+/// What was decided: safe to keep and to show.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct DecisionView {
+    /// The approval.
+    #[serde(flatten)]
+    pub summary: ApprovalSummary,
+    /// The recorded answer: `approve`, `deny` or `edit`.
+    pub decision: Option<&'static str>,
+}
+
+impl DecisionView {
+    /// The recorded answer of a settled approval.
+    #[must_use]
+    pub fn of(row: &ApprovalRow) -> Self {
+        let decision = match row.status {
+            ApprovalStatus::Approved => Some("approve"),
+            ApprovalStatus::Denied => Some("deny"),
+            ApprovalStatus::Edited => Some("edit"),
+            ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Cancelled => None,
+        };
+        Self { summary: row.into(), decision }
+    }
+}
+
+const fn verb_word(verb: ApprovalVerb) -> &'static str {
+    match verb {
+        ApprovalVerb::Approve => "approve",
+        ApprovalVerb::Deny => "deny",
+        ApprovalVerb::Edit => "edit",
+    }
+}
+
+const fn risk_word(risk: Risk) -> &'static str {
+    match risk {
+        Risk::Low => "low",
+        Risk::Medium => "medium",
+        Risk::High => "high",
+    }
+}
+
+/// Decides an approval.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DecideApproval {
+    /// The answer.
+    pub decision: Verdict,
+    /// The `digest` of what was shown.
+    #[schema(value_type = String, pattern = "^sha256:[0-9a-f]{64}$")]
+    pub digest: Sha256Digest,
+    /// With `deny`: words for the model and the record; at most 2,000 characters.
+    #[serde(default)]
+    #[schema(max_length = 2000)]
+    pub message: Option<String>,
+    /// With `edit`: the arguments to run instead. They make a new call that is judged again.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub arguments: Option<Value>,
+}
+
+/// The three answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Run exactly this.
+    Approve,
+    /// Do not run it.
+    Deny,
+    /// Run it with other arguments.
+    Edit,
+}
+
+impl DecideApproval {
+    /// Checks which fields go together.
+    pub fn into_decision(self) -> Result<ApprovalDecision, ApiError> {
+        if self.message.as_ref().is_some_and(|message| message.chars().count() > MAX_MESSAGE) {
+            return Err(ApiError::invalid("/message", format!("must have at most {MAX_MESSAGE} characters")));
+        }
+        if self.decision != Verdict::Deny && self.message.is_some() {
+            return Err(ApiError::invalid("/message", "goes with `deny` only"));
+        }
+        match (self.decision, self.arguments) {
+            (Verdict::Approve, None) => Ok(ApprovalDecision::Approve),
+            (Verdict::Deny, None) => Ok(ApprovalDecision::Deny { message: self.message }),
+            (Verdict::Edit, Some(args)) if args.is_object() => {
+                Ok(ApprovalDecision::Edit { args: Json::from_value(&args) })
+            }
+            (Verdict::Edit, Some(_)) => Err(ApiError::invalid("/arguments", "must be a JSON object")),
+            (Verdict::Edit, None) => Err(ApiError::invalid("/arguments", "is needed with `edit`")),
+            (Verdict::Approve | Verdict::Deny, Some(_)) => {
+                Err(ApiError::invalid("/arguments", "goes with `edit` only"))
+            }
+        }
+    }
+}
+
+/// The canonical text with what cannot be seen, or changes how the rest is seen, written as JSON escapes; none when there
+/// is nothing of that kind.
+#[must_use]
+pub fn escaped(canonical: &str) -> Option<String> {
+    if !canonical.chars().any(is_deceptive) {
+        return None;
+    }
+    let mut text = String::with_capacity(canonical.len() + 16);
+    let mut units = [0_u16; 2];
+    for c in canonical.chars() {
+        if is_deceptive(c) {
+            for unit in c.encode_utf16(&mut units) {
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    Some(text)
+}
+
+/// Controls, invisible characters, and those that change the direction of text. Canonical JSON has C0 escaped already.
+const fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{7f}'..='\u{9f}'
+        | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped_and_means_the_same() {
+        let args = Json::parse("{\"cmd\":\"rm \u{202e}txt.exe\u{200b}\u{e0041}\"}").unwrap();
+        let shown = escaped(args.as_str()).unwrap();
+        assert_eq!(shown, "{\"cmd\":\"rm \\u202etxt.exe\\u200b\\udb40\\udc41\"}");
+        assert_eq!(Json::parse(&shown).unwrap(), args);
+        assert_eq!(escaped("{\"cmd\":\"g\u{fc}n\u{4e2d}\"}"), None);
+    }
+}

@@ -1,0 +1,408 @@
+//! A session as callers start and see it. What is not here: its events (`wire::event`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolgate_core::id::{Capability, Label, ProfileName, Sha256Digest};
+use toolgate_core::input::Narrowed;
+use toolgate_core::json::Json;
+use toolgate_core::session::{CallState, Phase, Run, Session, Status};
+use toolgate_core::tool::Venue;
+use toolgate_store::SessionRow;
+use utoipa::ToSchema;
+
+use super::event::fact::LimitsView;
+use super::{RawJson, time_text};
+use crate::error::{ApiError, ErrorCode};
+use crate::http::headers::trace_parent;
+use crate::sessions::{OpenRequest, Snapshot};
+
+/// Bytes of a message, at most.
+pub const MAX_TEXT: usize = 256 * 1024;
+/// Entries of the metadata, at most.
+const MAX_METADATA: usize = 32;
+/// Bytes of one metadata key, at most.
+const MAX_METADATA_KEY: usize = 64;
+/// Bytes of one metadata value, at most.
+const MAX_METADATA_VALUE: usize = 1_024;
+
+/// Starts a session.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartSession {
+    /// The caller's own id, unique in the tenant: the same body again leads to the same session. 1 to 128 visible ASCII
+    /// characters.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 128)]
+    pub id: Option<String>,
+    /// The profile; absent means that label or classification choose it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub profile: Option<ProfileName>,
+    /// The label, where the bundle classifies by labels.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub label: Option<Label>,
+    /// The first message; at most 256 KiB.
+    #[schema(min_length = 1)]
+    pub prompt: String,
+    /// What the caller's client can execute.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub capabilities: BTreeSet<Capability>,
+    /// Narrower bounds than the profile's.
+    #[serde(default)]
+    pub limits: LimitsAsked,
+    /// JSON Schema that the final output must match.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
+    /// Free metadata for people: at most 32 entries, keys of 64 bytes, values of 1,024 bytes.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Narrower bounds; each at least 1 and no wider than the profile's.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsAsked {
+    /// Steps.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub max_steps: Option<u32>,
+    /// Tool calls.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub max_tool_calls: Option<u32>,
+    /// Model calls.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub max_model_calls: Option<u32>,
+    /// Milliseconds from start to deadline.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub deadline_ms: Option<u64>,
+}
+
+impl StartSession {
+    /// Checks what types cannot say, and makes the request.
+    pub fn into_request(self, headers: &HeaderMap, fingerprint: Sha256Digest) -> Result<OpenRequest, ApiError> {
+        if let Some(alias) = &self.id {
+            if !(1..=128).contains(&alias.len()) || !alias.bytes().all(|b| b.is_ascii_graphic()) {
+                return Err(ApiError::invalid("/id", "must have 1 to 128 visible ASCII characters"));
+            }
+        }
+        checked_text("/prompt", &self.prompt)?;
+        checked_metadata(&self.metadata)?;
+        Ok(OpenRequest {
+            alias: self.id,
+            profile: self.profile,
+            label: self.label,
+            capabilities: self.capabilities,
+            limits: Narrowed {
+                max_steps: self.limits.max_steps,
+                max_tool_calls: self.limits.max_tool_calls,
+                max_model_calls: self.limits.max_model_calls,
+                deadline_ms: self.limits.deadline_ms,
+            },
+            output_schema: self.output_schema.as_ref().map(Json::from_value),
+            prompt: self.prompt,
+            metadata: self.metadata,
+            trace: trace_parent(headers),
+            fingerprint,
+            idempotency: None,
+        })
+    }
+}
+
+/// A message must say something, and no more than fits.
+pub fn checked_text(pointer: &str, text: &str) -> Result<(), ApiError> {
+    if text.trim().is_empty() {
+        return Err(ApiError::invalid(pointer, "must not be empty"));
+    }
+    if text.len() > MAX_TEXT {
+        let detail = format!("`{pointer}` has {} bytes, over the limit of {MAX_TEXT}", text.len());
+        return Err(ApiError::new(ErrorCode::PayloadTooLarge, detail.clone()).at(pointer, "size", detail));
+    }
+    Ok(())
+}
+
+fn checked_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    if metadata.len() > MAX_METADATA {
+        return Err(ApiError::invalid("/metadata", format!("must have at most {MAX_METADATA} entries")));
+    }
+    for (key, value) in metadata {
+        let pointer = || format!("/metadata/{}", key.replace('~', "~0").replace('/', "~1"));
+        if !(1..=MAX_METADATA_KEY).contains(&key.len()) {
+            return Err(ApiError::invalid(&pointer(), format!("a key has 1 to {MAX_METADATA_KEY} bytes")));
+        }
+        if value.len() > MAX_METADATA_VALUE {
+            return Err(ApiError::invalid(&pointer(), format!("a value has at most {MAX_METADATA_VALUE} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// A further message.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddMessage {
+    /// The words; at most 256 KiB.
+    #[schema(min_length = 1)]
+    pub text: String,
+}
+
+/// Why something is stopped.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopReason {
+    /// For the record; at most 2,000 characters.
+    #[serde(default)]
+    #[schema(max_length = 2000)]
+    pub reason: Option<String>,
+}
+
+/// A session.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionView {
+    /// Its id.
+    #[schema(example = "ses_01a228f32d97767e9c20a4e838e1021d")]
+    pub id: String,
+    /// The caller's own id.
+    pub alias: Option<String>,
+    /// `running`, `waiting_approval`, `waiting_client`, `idle` or `closed`.
+    pub status: &'static str,
+    /// The profile; null until it is chosen.
+    pub profile: Option<String>,
+    /// The label that led to the profile.
+    pub label: Option<String>,
+    /// Digest of the pinned bundle.
+    pub bundle: Option<String>,
+    /// The last sequence number of its log.
+    pub head_seq: u64,
+    /// When it was created.
+    pub created_at: String,
+    /// When its last event was written.
+    pub updated_at: String,
+    /// The current or last run; null before the first.
+    pub run: Option<RunView>,
+    /// Whom it waits for.
+    pub waiting: WaitingView,
+    /// What may be asked of it now: `add_message`, `cancel`, `close`, `decide_approval`.
+    pub allowed_actions: Vec<&'static str>,
+}
+
+/// A run.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RunView {
+    /// Its number, from 1.
+    pub no: u32,
+    /// `running` or `ended`.
+    pub status: &'static str,
+    /// Why it ended; exactly one code.
+    pub ending: Option<&'static str>,
+    /// Steps completed.
+    pub steps: u32,
+    /// Tool calls counted.
+    pub tool_calls: u32,
+    /// Model calls counted.
+    pub model_calls: u32,
+    /// When it must be over.
+    pub deadline_at: String,
+    /// The final output, once done. Answers to writes leave it out: ask for the session.
+    pub output: Option<RawJson>,
+    /// What ended it, in a sentence. Answers to writes leave it out.
+    pub detail: Option<String>,
+    /// The bounds in force.
+    pub limits: LimitsView,
+}
+
+/// Whom a session waits for.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub struct WaitingView {
+    /// Approvals that nobody has decided.
+    pub approvals: Vec<WaitingApproval>,
+    /// Calls that a client must execute.
+    pub client_calls: Vec<WaitingCall>,
+}
+
+/// An approval that nobody has decided.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct WaitingApproval {
+    /// Its id.
+    pub id: String,
+    /// The call that waits.
+    pub call_id: String,
+    /// The tool.
+    pub tool: Option<String>,
+    /// Digest of what exactly is approved.
+    pub digest: String,
+    /// When it lapses.
+    pub expires_at: String,
+}
+
+/// A call that a client must execute.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct WaitingCall {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: Option<String>,
+    /// `queued` (no client is there), `offered` or `running`.
+    pub state: &'static str,
+    /// The client instance it is for.
+    pub client_id: Option<String>,
+    /// The attempt; null while queued.
+    pub attempt: Option<u32>,
+    /// When its outcome is overdue; null while queued.
+    pub deadline_at: Option<String>,
+}
+
+impl SessionView {
+    /// The session as it is.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let state = &snapshot.state;
+        Self {
+            id: state.id.to_string(),
+            alias: snapshot.alias.clone(),
+            status: state.status().code(),
+            profile: state.profile.as_ref().map(ToString::to_string),
+            label: state.label.as_ref().map(ToString::to_string),
+            bundle: state.opened.as_ref().map(|opened| opened.bundle.to_string()),
+            head_seq: state.head,
+            created_at: time_text(snapshot.created_at),
+            updated_at: time_text(snapshot.updated_at),
+            run: state.run.as_ref().map(RunView::of),
+            waiting: WaitingView::of(state),
+            allowed_actions: allowed_actions(state),
+        }
+    }
+
+    /// The session without anything that people, models or tools said, so that it may be kept beside the log.
+    #[must_use]
+    pub fn receipt(snapshot: &Snapshot) -> Self {
+        let mut view = Self::of(snapshot);
+        if let Some(run) = view.run.as_mut() {
+            run.output = None;
+            run.detail = None;
+        }
+        view
+    }
+}
+
+impl RunView {
+    fn of(run: &Run) -> Self {
+        let ending = match run.phase {
+            Phase::Ended(ending) => Some(ending.code()),
+            Phase::Asking(_) | Phase::Acting(_) => None,
+        };
+        Self {
+            no: run.no,
+            status: if ending.is_some() { "ended" } else { "running" },
+            ending,
+            steps: run.steps,
+            tool_calls: run.tool_calls,
+            model_calls: run.model_calls,
+            deadline_at: time_text(run.deadline_at),
+            output: run.output.as_ref().map(RawJson::from),
+            detail: run.detail.clone(),
+            limits: (&run.limits).into(),
+        }
+    }
+}
+
+impl WaitingView {
+    fn of(session: &Session) -> Self {
+        let mut waiting = Self::default();
+        for call in session.calls() {
+            let call_id = call.id.to_string();
+            let tool = call.tool.as_ref().map(ToString::to_string);
+            match &call.state {
+                CallState::Waiting(approval) => waiting.approvals.push(WaitingApproval {
+                    id: approval.id.to_string(),
+                    call_id,
+                    tool,
+                    digest: approval.digest.to_string(),
+                    expires_at: time_text(approval.expires_at),
+                }),
+                CallState::Queued if call.venue == Some(Venue::Client) => waiting.client_calls.push(WaitingCall {
+                    call_id,
+                    tool,
+                    state: "queued",
+                    client_id: None,
+                    attempt: None,
+                    deadline_at: None,
+                }),
+                CallState::Dispatched(open) if call.venue == Some(Venue::Client) => {
+                    waiting.client_calls.push(WaitingCall {
+                        call_id,
+                        tool,
+                        state: if open.acknowledged { "running" } else { "offered" },
+                        client_id: open.instance.as_ref().map(ToString::to_string),
+                        attempt: Some(open.attempt),
+                        deadline_at: Some(time_text(open.deadline_at)),
+                    });
+                }
+                CallState::Queued | CallState::Dispatched(_) | CallState::Ended(_) => {}
+            }
+        }
+        waiting
+    }
+}
+
+fn allowed_actions(session: &Session) -> Vec<&'static str> {
+    match session.status() {
+        Status::Closed => Vec::new(),
+        Status::Idle => vec!["add_message", "close"],
+        Status::Running | Status::WaitingClient | Status::WaitingApproval => {
+            let approvals = session.calls().iter().any(|call| matches!(call.state, CallState::Waiting(_)));
+            let decide = approvals.then_some("decide_approval");
+            ["cancel", "close"].into_iter().chain(decide).collect()
+        }
+    }
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionSummary {
+    /// Its id.
+    pub id: String,
+    /// The caller's own id.
+    pub alias: Option<String>,
+    /// `running`, `waiting_approval`, `waiting_client`, `idle` or `closed`.
+    pub status: String,
+    /// The profile; null until it is chosen.
+    pub profile: Option<String>,
+    /// Digest of the pinned bundle.
+    pub bundle: String,
+    /// The last sequence number of its log.
+    pub head_seq: u64,
+    /// How the last run ended; null while one is under way.
+    pub ending: Option<String>,
+    /// How many approvals wait.
+    pub pending_approvals: u32,
+    /// When it was created.
+    pub created_at: String,
+    /// When its last event was written.
+    pub updated_at: String,
+}
+
+impl From<SessionRow> for SessionSummary {
+    fn from(row: SessionRow) -> Self {
+        Self {
+            id: row.session.to_string(),
+            alias: row.alias,
+            status: row.projection.status,
+            profile: row.projection.profile.as_ref().map(ToString::to_string),
+            bundle: row.bundle.to_string(),
+            head_seq: row.head_seq,
+            ending: row.projection.ending,
+            pending_approvals: row.projection.pending_approvals,
+            created_at: time_text(row.created_at),
+            updated_at: time_text(row.projection.updated_at),
+        }
+    }
+}
