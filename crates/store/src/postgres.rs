@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Postgres as Driver;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::{Connection, Postgres as Driver};
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
@@ -15,6 +15,7 @@ use crate::sql::failure::store_error;
 use crate::sql::{Database, Refused, SqlStore, Value, detached};
 
 mod append;
+mod batch;
 mod settings;
 
 pub use settings::{Risk, Unsafe};
@@ -45,13 +46,29 @@ impl Default for PostgresOptions {
     }
 }
 
-/// What every connection is set to: the schema of this store and nothing else, no statement that waits for ever, and the
-/// role that may write the log only through its functions. Where that role was not to be had, the connection's own user works.
+/// What every connection is set to: the schema of this store and nothing else, and no statement that waits for ever.
 const PREPARE: &str = "SELECT set_config('search_path', 'toolgate, pg_temp', false), \
      set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false), \
-     set_config('idle_in_transaction_session_timeout', '30s', false), \
-     (SELECT set_config('role', rolname, false) FROM pg_catalog.pg_roles \
-      WHERE rolname = 'toolgate_app' AND pg_has_role(session_user, oid, 'MEMBER'))";
+     set_config('idle_in_transaction_session_timeout', '30s', false)";
+
+/// The role that may write the log only through its functions. Nothing happens where it is not there.
+const NARROW: &str = "SELECT set_config('role', rolname, false) FROM pg_catalog.pg_roles \
+     WHERE rolname = 'toolgate_app' AND pg_has_role(session_user, oid, 'MEMBER')";
+
+/// A connection that was idle for longer is tried before it is used: the server may have gone in the meantime.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+
+async fn prepare(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(PREPARE).execute(&mut *conn).await?;
+    match sqlx::query(NARROW).execute(conn).await {
+        // A member that may not work as the role stays who it is.
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
+            tracing::warn!(%error, "the rights on the log are not narrowed");
+            Ok(())
+        }
+        done => done.map(drop),
+    }
+}
 
 impl SqlStore<Postgres> {
     /// Connects, brings the schema up to date and checks the server's settings.
@@ -76,7 +93,16 @@ impl SqlStore<Postgres> {
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections.max(1))
             .acquire_timeout(options.acquire_timeout)
-            .after_connect(|conn, _| Box::pin(async move { sqlx::query(PREPARE).execute(conn).await.map(drop) }))
+            .test_before_acquire(false)
+            .before_acquire(|conn, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > TRUSTED_IDLE {
+                        conn.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .after_connect(|conn, _| Box::pin(prepare(conn)))
             .connect_with(connect)
             .await
             .map_err(store_error)?;
@@ -160,11 +186,14 @@ impl Database for Postgres {
     }
 
     async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, Refused>> {
-        let mut answers = Vec::with_capacity(appends.len());
-        for append in appends {
-            answers.push(self.append(append).await);
+        let pool = self.pool.clone();
+        let count = appends.len();
+        match detached(async move { batch::append_many(&pool, &appends).await }).await {
+            Ok(answers) => answers,
+            Err(_) => {
+                (0..count).map(|_| Err(StoreError::Unavailable("the batch was not finished".into()).into())).collect()
+            }
         }
-        answers
     }
 
     async fn create(&self, new: Arc<NewSession>) -> Result<Created, Refused> {

@@ -54,6 +54,7 @@ impl SqlStore<Sqlite> {
             .min_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
+            .test_before_acquire(false)
             .connect_with(options.clone())
             .await
             .map_err(store_error)?;
@@ -63,6 +64,7 @@ impl SqlStore<Sqlite> {
             .map_err(|error| StoreError::Migration(Box::new(error)))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
+            .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
             .map_err(store_error)?;

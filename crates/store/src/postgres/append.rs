@@ -28,12 +28,20 @@ const CREATE: &str = "SELECT outcome, head, at_epoch FROM create_session( \
 const TAKE_OVER: &str = "SELECT outcome, head, at_epoch FROM take_over( \
      $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
-type Query<'q> = sqlx::query::Query<'q, Driver, PgArguments>;
+/// How many values one append binds.
+pub(super) const VALUES: usize = 62;
+
+pub(super) type Query<'q> = sqlx::query::Query<'q, Driver, PgArguments>;
 
 /// Applies one append.
 pub(super) async fn append(pool: &PgPool, append: &Append) -> Result<Appended, Refused> {
     let answer = bind(sqlx::query(APPEND), append).fetch_one(pool).await.map_err(refused)?;
-    let answer = Answer::read(&answer)?;
+    appended(&answer)
+}
+
+/// The answer to one append.
+pub(super) fn appended(row: &PgRow) -> Result<Appended, Refused> {
+    let answer = Answer::read(row)?;
     match answer.outcome.as_str() {
         "ok" => Ok(Appended::Ok { head: answer.head }),
         "already" => Ok(Appended::Already { head: answer.head }),
@@ -118,7 +126,7 @@ impl Answer {
     }
 }
 
-fn refused(error: sqlx::Error) -> Refused {
+pub(super) fn refused(error: sqlx::Error) -> Refused {
     match meaning(error) {
         Failure::DuplicateInput => Refused::DuplicateInput,
         Failure::Idempotency => Refused::Idempotency,
@@ -136,7 +144,8 @@ fn column<'q, T, V>(items: &'q [T], value: impl Fn(&'q T) -> V) -> Vec<V> {
     items.iter().map(value).collect()
 }
 
-fn bind<'q>(query: Query<'q>, append: &'q Append) -> Query<'q> {
+/// Binds the values of one append.
+pub(super) fn bind<'q>(query: Query<'q>, append: &'q Append) -> Query<'q> {
     let query = query
         .bind(append.tenant.as_str())
         .bind(append.session.uuid())

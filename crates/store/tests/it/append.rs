@@ -25,6 +25,7 @@ contract!(
     an_append_to_no_session_is_told,
     ill_formed_appends_never_reach_the_database,
     many_appends_answer_each_for_itself,
+    many_appends_keep_the_order_of_each_session,
     create_is_idempotent_for_the_same_bytes,
     an_alias_is_unique_in_its_tenant,
     a_taken_session_id_is_told,
@@ -220,6 +221,45 @@ async fn many_appends_answer_each_for_itself(backend: Backend) {
     assert_eq!(*answers[4].as_ref().unwrap(), Appended::Ok { head: 2 });
     assert_eq!(all_rows(store, &logs[4].tenant, logs[4].session).await, logs[4].rows);
     assert_eq!(all_rows(store, &logs[2].tenant, logs[2].session).await.len(), 1);
+}
+
+async fn many_appends_keep_the_order_of_each_session(backend: Backend) {
+    let store = &backend.store;
+    let mut logs = Vec::new();
+    for _ in 0..25 {
+        logs.push(Log::started(store, "acme").await);
+    }
+    // Three for each session, mixed over all sessions; every seventh session loses its second one on the way.
+    let mut appends = Vec::new();
+    for _ in 0..3 {
+        appends.extend(logs.iter_mut().map(|log| Arc::new(log.plain(b"x"))));
+    }
+    let repeated = appends.clone();
+    let lost = |index: usize| index.is_multiple_of(7);
+    let sent: Vec<_> = (0..75).filter(|place| !(place / 25 == 1 && lost(place % 25))).collect();
+    let answers = store.append_many(sent.iter().map(|place| Arc::clone(&appends[*place])).collect()).await;
+    assert_eq!(answers.len(), 71);
+    for (place, answer) in sent.iter().zip(answers) {
+        let (round, index) = (place / 25, place % 25);
+        let expected = match round {
+            2 if lost(index) => Appended::Stale { head: 2 },
+            _ => Appended::Ok { head: round as u64 + 2 },
+        };
+        assert_eq!(answer.unwrap(), expected, "session {index}, round {round}");
+    }
+    // The very same batch again, as after a lost reply: what was applied is known, what was lost is applied now.
+    let answers = store.append_many(repeated).await;
+    for (place, answer) in answers.into_iter().enumerate() {
+        let (round, index) = (place / 25, place % 25);
+        match answer.unwrap() {
+            Appended::Already { .. } => assert!(!lost(index) || round == 0),
+            Appended::Ok { head } => assert!(lost(index) && round > 0 && head == round as u64 + 2),
+            other => panic!("session {index}, round {round}: {other:?}"),
+        }
+    }
+    for log in &logs {
+        assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
+    }
 }
 
 async fn create_is_idempotent_for_the_same_bytes(backend: Backend) {

@@ -1,10 +1,12 @@
 //! Rows of the log and of the security log are never changed or removed: by trigger for everybody, by rights for the server.
 
+use std::sync::Arc;
+
 use sqlx::{Connection as _, PgConnection};
 use toolgate_core::time::Timestamp;
-use toolgate_store::{PostgresStore, SecurityRow, SqliteStore, StoreError};
+use toolgate_store::{Appended, PostgresStore, SecurityRow, SqliteStore, Store, StoreError};
 
-use crate::backend::{Backend, Raw, options};
+use crate::backend::{Backend, Raw, at_cluster, empty_database, options};
 use crate::sample::{Log, all_rows, tenant};
 
 async fn filled(backend: &Backend) -> Log {
@@ -109,4 +111,22 @@ async fn a_file_of_another_kind_is_refused() {
         .unwrap();
     let error = SqliteStore::open(&path).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+}
+
+/// A database owner that may create no roles: the store works as that user, and says so.
+#[tokio::test]
+async fn an_owner_without_the_right_to_create_roles_works_as_itself() {
+    let url = empty_database().await;
+    let database = url.rsplit_once('/').unwrap().1.to_owned();
+    let user = format!("owner_{database}");
+    at_cluster(format!("CREATE ROLE {user} LOGIN; ALTER DATABASE {database} OWNER TO {user}")).await;
+    let url = url.replace("postgres@", &format!("{user}@"));
+    let store = PostgresStore::open(&url, &options()).await.unwrap();
+    assert_eq!(store.connection_role().await.unwrap(), user);
+    let store: Arc<dyn Store> = Arc::new(store);
+    let mut log = Log::started(&store, "acme").await;
+    assert_eq!(store.append(Arc::new(log.plain(b"x"))).await.unwrap(), Appended::Ok { head: 2 });
+    let mut conn = PgConnection::connect(&url).await.unwrap();
+    let error = sqlx::raw_sql("DELETE FROM toolgate.event").execute(&mut conn).await.unwrap_err();
+    assert!(message(&error).contains("never changed or removed"), "{error}");
 }

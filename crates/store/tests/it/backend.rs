@@ -113,6 +113,24 @@ impl Backend {
     }
 }
 
+/// A database of a test goes with the test: a run makes about a hundred, of 8 MB each.
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let Self::Postgres(url) = self else { return };
+        let Some((_, name)) = url.rsplit_once('/') else { return };
+        let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        // The test's own runtime is busy dropping this; a failure here must not hide that of the test.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut conn = PgConnection::connect(&cluster()).await.map_err(std::io::Error::other)?;
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.map_err(std::io::Error::other)
+            })
+        });
+        let _ = dropping.join();
+    }
+}
+
 impl Raw {
     async fn operator(&self, sql: &str) -> Result<u64, sqlx::Error> {
         match self {
