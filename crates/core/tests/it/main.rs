@@ -8,11 +8,13 @@
     reason = "tests fail loudly and show their figures"
 )]
 
+mod bundles;
 mod generate;
 mod invariants;
 mod properties;
 mod random;
 mod render;
+mod schemas;
 mod script;
 mod tampering;
 mod words;

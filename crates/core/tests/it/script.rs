@@ -28,7 +28,7 @@ fn bundle(patch: &Value) -> Bundle {
     Bundle::load(&base.to_string()).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;
