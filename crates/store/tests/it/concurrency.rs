@@ -8,6 +8,7 @@ use toolgate_store::chain::{Head, check};
 use toolgate_store::{Appended, Store};
 
 use crate::backend::{Backend, Raw};
+use crate::field_cases::case;
 use crate::sample::{Log, all_rows};
 
 contract!(sixteen_appenders_make_one_chain, twenty_sessions_run_beside_a_reader);
@@ -54,8 +55,11 @@ async fn sixteen_appenders_make_one_chain(backend: Backend) {
 /// Field case F07: many sessions, each appending, while a reader goes over everything.
 async fn twenty_sessions_run_beside_a_reader(backend: Backend) {
     let store = &backend.store;
+    let given = case("FC-F07");
+    let number = |name: &str| given["given"][name].as_u64().unwrap();
+    let events = number("events_per_run");
     let mut logs = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..number("sessions") {
         logs.push(Log::started(store, "acme").await);
     }
     let sessions: Vec<_> = logs.iter().map(|log| log.session).collect();
@@ -64,7 +68,7 @@ async fn twenty_sessions_run_beside_a_reader(backend: Backend) {
     for mut log in logs {
         let store = Arc::clone(store);
         runs.push(tokio::spawn(async move {
-            for _ in 0..50 {
+            for _ in 0..events {
                 let append = log.plain(b"event");
                 assert_eq!(store.append(Arc::new(append)).await.unwrap(), Appended::Ok { head: log.head() });
             }
@@ -85,7 +89,7 @@ async fn twenty_sessions_run_beside_a_reader(backend: Backend) {
     for run in runs {
         let log = run.await.unwrap();
         assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
-        assert_eq!(log.rows.len(), 51);
+        assert_eq!(log.head(), events + 1);
     }
     reader.await.unwrap();
 }

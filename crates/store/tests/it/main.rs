@@ -39,6 +39,7 @@ mod chain;
 mod codec;
 mod concurrency;
 mod field_cases;
+mod field_tampering;
 mod golden;
 mod guards;
 mod keys;
