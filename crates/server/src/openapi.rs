@@ -219,3 +219,7 @@ fn not_null(schema: &mut RefOr<Schema>) {
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
+mod tests;
