@@ -8,7 +8,9 @@
     reason = "tests fail loudly and show their figures"
 )]
 
+mod architecture;
 mod bundles;
+mod field_cases;
 mod generate;
 mod invariants;
 mod properties;
