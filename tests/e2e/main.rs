@@ -1,1 +1,3 @@
-//! placeholder
+//! End-to-end tests in one binary: one file per user-visible area, each through the public interfaces of a real server.
+
+mod loops;

@@ -11,6 +11,7 @@ pub mod error;
 pub mod failure;
 pub mod http;
 pub mod local;
+pub mod node;
 pub mod openapi;
 pub mod router;
 pub mod routes;

@@ -41,7 +41,6 @@ pub enum LocalError {
 /// A node's directory, locked for this process.
 #[derive(Debug)]
 pub struct Local {
-    dir: PathBuf,
     /// Held until the process ends; the operating system releases it also after a kill.
     _lock: File,
     /// The node's persistent name.
@@ -70,13 +69,7 @@ impl Local {
         let name = read_or_make(&name_path, || random_hex(8).map(|hex| format!("node-{hex}")))?;
         let node = NodeId::new(name.trim()).map_err(|_| LocalError::BadName(name_path))?;
         let master = master_key(dir)?;
-        Ok(Self { dir: dir.to_owned(), _lock: lock, node, master })
-    }
-
-    /// Where the SQLite file is.
-    #[must_use]
-    pub fn database(&self) -> PathBuf {
-        self.dir.join("toolgate.sqlite")
+        Ok(Self { _lock: lock, node, master })
     }
 }
 

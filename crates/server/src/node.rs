@@ -1,8 +1,10 @@
 //! A whole server: opens the store, puts the parts together, resumes what was under way, listens, stops. What is not
 //! here: the parts.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::net::TcpListener;
@@ -17,15 +19,19 @@ use toolgate_store::{
 use crate::app::{App, HttpLimits};
 use crate::auth::{KeyRequest, MintError, Pepper, mint};
 use crate::caller::Scope;
+use crate::channel::{Channel, ChannelSettings};
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::{Settings, StorageSettings};
 use crate::failure::Failure;
+use crate::http::{ServeOptions, serve};
 use crate::local::{Local, LocalError};
 use crate::sessions::{Bundles, Deps, Sessions};
 use crate::tools::{HttpRunner, Tools};
 
 /// The tenant of a server that was never told of another.
 pub const FIRST_TENANT: &str = "default";
+/// The SQLite file within the node's directory.
+const SQLITE_FILE: &str = "toolgate.sqlite";
 /// The principal of the first key.
 const FIRST_ACTOR: &str = "admin";
 
@@ -54,7 +60,7 @@ pub enum StartError {
         bind: SocketAddr,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Open runs.
     #[error("open runs cannot be resumed: {0}")]
@@ -71,8 +77,10 @@ pub struct Node {
     /// Sessions that were under way and go on.
     pub resumed: u64,
     app: App,
+    channel: Channel,
+    drain: Duration,
     stop: CancellationToken,
-    listener: JoinHandle<()>,
+    listener: JoinHandle<io::Result<()>>,
     /// Holds the lock of the directory.
     _local: Local,
 }
@@ -82,7 +90,7 @@ impl Node {
     pub async fn start(settings: &Settings) -> Result<Self, StartError> {
         let local = Local::open(&settings.storage.data_dir)?;
         let clock: SharedClock = Arc::new(SystemClock);
-        let store = open_store(&settings.storage, &local).await.map_err(StartError::Store)?;
+        let store = open_database(&settings.storage).await.map_err(StartError::Store)?;
         let node = start_node(&*store, &local.node, settings, &clock).await.map_err(StartError::Store)?;
         let pepper = Pepper::new(&local.master.derive("api-key pepper"))?;
         let first_key = first_key(&*store, &pepper, &clock).await?;
@@ -105,10 +113,17 @@ impl Node {
         let socket = TcpListener::bind(bind).await.map_err(|source| StartError::Listen { bind, source })?;
         let addr = socket.local_addr().map_err(|source| StartError::Listen { bind, source })?;
         let resumed = sessions.start().await?;
-        let router = crate::router::router(app.clone(), settings.channel.allowed_origins.clone());
-        let listener = tokio::spawn(crate::http::serve(socket, router, stop.clone(), settings.server.max_connections));
+        let channel = Channel::new(ChannelSettings {
+            origins: settings.channel.allowed_origins.clone(),
+            ..ChannelSettings::default()
+        });
+        let router = crate::router::router(app.clone(), crate::channel::routes(channel.clone()));
+        let drain = Duration::from_millis(settings.server.drain_ms);
+        let options =
+            ServeOptions { max_connections: settings.server.max_connections, drain, ..ServeOptions::default() };
+        let listener = tokio::spawn(serve(socket, router, options, stop.clone()));
         app.set_ready(true);
-        Ok(Self { addr, first_key, resumed, app, stop, listener, _local: local })
+        Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, _local: local })
     }
 
     /// The shared handles.
@@ -117,25 +132,31 @@ impl Node {
         &self.app
     }
 
-    /// Stops: not ready, streams say goodbye, running tools report, then the listener closes.
+    /// Stops: not ready, streams and clients are told, running tools report, then the listener closes.
     pub async fn stop(self) {
         self.app.stopping().cancel();
         self.app.sessions().stop().await;
+        self.channel.drained(self.drain).await;
         self.stop.cancel();
-        if let Err(error) = self.listener.await {
-            tracing::warn!(%error, "the listener did not end well");
+        match self.listener.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the listener failed"),
+            Err(error) => tracing::warn!(%error, "the listener did not end well"),
         }
     }
 }
 
-/// Opens the configured database.
-pub async fn open_store(settings: &StorageSettings, local: &Local) -> Result<Arc<dyn Store>, StoreError> {
+/// Opens the configured database and brings its schema up to date.
+pub async fn open_database(settings: &StorageSettings) -> Result<Arc<dyn Store>, StoreError> {
     if settings.database_url.is_empty() {
-        return Ok(Arc::new(SqliteStore::open(&local.database()).await?));
+        return Ok(Arc::new(SqliteStore::open(&settings.data_dir.join(SQLITE_FILE)).await?));
     }
     let unsafe_settings = if settings.allow_unsafe_durability { Unsafe::Accept } else { Unsafe::Refuse };
-    let options =
-        PostgresOptions { max_connections: settings.database_connections, unsafe_settings, ..PostgresOptions::default() };
+    let options = PostgresOptions {
+        max_connections: settings.database_connections,
+        unsafe_settings,
+        ..PostgresOptions::default()
+    };
     Ok(Arc::new(PostgresStore::open(&settings.database_url, &options).await?))
 }
 
