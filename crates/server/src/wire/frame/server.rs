@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::wire::RawJson;
 use crate::wire::event::EventView;
 
@@ -140,6 +141,22 @@ pub struct ErrorFrame {
     pub re: Option<String>,
     /// The same as a problem document (RFC 9457).
     pub problem: Problem,
+}
+
+impl ErrorFrame {
+    /// The frame for a refused request.
+    #[must_use]
+    pub fn of(error: &ApiError, re: Option<String>) -> Self {
+        let problem = error.problem();
+        let problem = Problem {
+            kind: problem.kind,
+            title: problem.title,
+            status: problem.status,
+            code: problem.code,
+            detail: Some(problem.detail).filter(|detail| !detail.is_empty()),
+        };
+        Self { code: problem.code.clone(), re, problem }
+    }
 }
 
 /// A problem document.

@@ -1,0 +1,130 @@
+//! Follows one session for one connection: what the log holds after the cursor, then what is added, in order and without
+//! gap. Reads pages, so that a slow client costs no memory. What is not here: offers (`execute`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use toolgate_core::event::{EndCause, Event, Recorded};
+use toolgate_core::id::SessionId;
+use toolgate_core::input::Reporter;
+
+use super::connection::Connection;
+use super::outbox::Ended;
+use crate::caller::Scope;
+use crate::error::ApiError;
+use crate::wire::RawJson;
+use crate::wire::event::EventView;
+use crate::wire::frame::{CallSettled, FinalOutput, ServerFrame, StreamEvent};
+
+/// Events read at once.
+const PAGE: u32 = 64;
+/// First wait after a failure that may pass; doubles up to the most.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// Longest wait after a failure that may pass.
+const RETRY_MOST: Duration = Duration::from_secs(5);
+
+/// A session that a connection follows.
+pub(super) struct Followed {
+    pub(super) session: SessionId,
+    /// The last event that the client has.
+    pub(super) cursor: u64,
+    /// The frame that started the session, for its first event.
+    pub(super) started_by: Option<String>,
+    /// The hint that there is more.
+    pub(super) head: watch::Receiver<u64>,
+}
+
+/// Follows until the connection ends or the session cannot be read any more.
+pub(super) async fn follow(connection: Arc<Connection>, mut followed: Followed) -> Result<(), Ended> {
+    let mut retry = RETRY_FIRST;
+    loop {
+        let (tenant, session) = (&connection.caller.tenant, followed.session);
+        // Seen before the log is read: what comes after that wakes the wait below.
+        followed.head.mark_unchanged();
+        match connection.app.sessions().events(tenant, session, followed.cursor, PAGE).await {
+            Ok(page) => {
+                retry = RETRY_FIRST;
+                for recorded in &page {
+                    deliver(&connection, &followed, recorded).await?;
+                    followed.cursor = recorded.seq;
+                }
+                if page.is_empty() {
+                    more(&connection, &mut followed).await;
+                }
+            }
+            Err(failure) => {
+                let error = ApiError::from(failure);
+                if error.code().retry_after_s().is_none() {
+                    return connection.refuse(&error, Some(session.to_string())).await;
+                }
+                tokio::time::sleep(retry).await;
+                retry = (retry * 2).min(RETRY_MOST);
+            }
+        }
+    }
+}
+
+/// Waits until there may be more.
+async fn more(connection: &Connection, followed: &mut Followed) {
+    let poll = connection.channel.settings().poll;
+    let changed = tokio::time::timeout(poll, followed.head.changed()).await;
+    if let Ok(Err(_)) = changed {
+        // The session has left memory; whoever loads it next gives hints through another watch.
+        tokio::time::sleep(RETRY_FIRST).await;
+        if let Ok(head) = connection.app.sessions().watch(&connection.caller.tenant, followed.session).await {
+            followed.head = head;
+        }
+    }
+}
+
+async fn deliver(connection: &Connection, followed: &Followed, recorded: &Recorded) -> Result<(), Ended> {
+    let session = followed.session;
+    if connection.may(Scope::SessionsRead) {
+        let started = followed.started_by.clone().filter(|_| recorded.seq == 1);
+        let re = started.or_else(|| frame_id(connection, recorded));
+        connection.outbox.bulk(&stream_event(session, recorded, re)).await?;
+        if let Event::RunEnded(ended) = &recorded.event {
+            let frame = FinalOutput {
+                session_id: session.to_string(),
+                seq: recorded.seq,
+                run: ended.run,
+                ending: ended.ending.code().to_owned(),
+                output: ended.content.output.as_ref().map(RawJson::from),
+                detail: ended.content.detail.clone(),
+            };
+            connection.outbox.bulk(&ServerFrame::FinalOutput(frame)).await?;
+        }
+    }
+    let Event::CallEnded(ended) = &recorded.event else { return Ok(()) };
+    let was_offered = connection.offered().remove(&ended.call);
+    // The client's own report is answered where it is taken.
+    let own =
+        matches!(&ended.cause, EndCause::Reported(Reporter::Client { instance, .. }) if *instance == connection.client);
+    if !was_offered || own {
+        return Ok(());
+    }
+    let frame = CallSettled {
+        session_id: session.to_string(),
+        call_id: ended.call.to_string(),
+        seq: recorded.seq,
+        end: Some(ended.end.code().to_owned()),
+    };
+    connection.outbox.control(&ServerFrame::CallSettled(frame)).await
+}
+
+/// The frame of an event.
+pub(super) fn stream_event(session: SessionId, recorded: &Recorded, re: Option<String>) -> ServerFrame {
+    ServerFrame::StreamEvent(Box::new(StreamEvent {
+        session_id: session.to_string(),
+        seq: recorded.seq,
+        re,
+        event: EventView::of(session, recorded),
+    }))
+}
+
+/// The client's own id of the frame that an event records, if this client sent it.
+fn frame_id(connection: &Connection, recorded: &Recorded) -> Option<String> {
+    let id = recorded.input_id.as_ref()?.as_str();
+    id.strip_prefix(&connection.input_prefix).map(str::to_owned)
+}
