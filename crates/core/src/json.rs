@@ -142,7 +142,7 @@ mod tests {
             Value::Number(number) if number.is_i64() && number.as_i64().is_some_and(|n| n.abs() < 1 << 50) => {
                 format!("{number}.000E+0")
             }
-            other => other.to_string(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
         }
     }
 

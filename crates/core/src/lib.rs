@@ -12,6 +12,8 @@
 //! What holds here: `decide` reads only its arguments, time is `Stamped::at`, maps are ordered, ids derive from position.
 //! Nothing in this crate may learn of tokio, sockets, databases, clocks or random numbers (a test reads the manifest).
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod ask;
 pub mod bundle;
 pub mod consensus;

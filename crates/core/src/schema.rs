@@ -146,6 +146,7 @@ fn draft_of(schema: &Value) -> Result<Draft, SchemaFault> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -185,10 +185,8 @@ impl Verifier<'_> {
             self.redacted.push(recorded.seq);
             return Ok(());
         };
-        if let Input::Open(open) = &input {
-            if open.bundle != self.bundle.digest() {
-                return Err(Divergence::WrongBundle);
-            }
+        if matches!(&input, Input::Open(open) if open.bundle != self.bundle.digest()) {
+            return Err(Divergence::WrongBundle);
         }
         let stamped = Stamped { at: recorded.at, id: recorded.input_id.clone(), input };
         let Decided { events, .. } = decide(&self.state, self.bundle, &stamped);

@@ -92,6 +92,6 @@ fn edit_note(edited: &Call) -> String {
 fn shown_status(ended: &EndedState) -> &'static str {
     match ended.end {
         CallEnd::NotExecuted(_) if ended.replayed => "ok",
-        end => end.code(),
+        end @ (CallEnd::Outcome(_) | CallEnd::NotExecuted(_)) => end.code(),
     }
 }

@@ -158,7 +158,7 @@ impl Check {
                 format!("`{}` is no profile of this bundle", rule.profile),
             ),
             Some(profile) => {
-                self.evidence(bundle, &format!("{path}/trace_requirements"), &rule.trace_requirements, profile)
+                self.evidence(bundle, &format!("{path}/trace_requirements"), &rule.trace_requirements, profile);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::json::Json;
 use crate::profile::OnNoConsensus;
 use crate::proposal::{Ballot, BallotVerdict, Proposal};
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
-use crate::schema::{Schema, describe};
+use crate::schema::{Mismatch, Schema, describe};
 use crate::session::{Phase, Round};
 
 pub(super) fn ballot(draft: &mut Draft<'_>, cast: &BallotCast) -> Result<Reply, Refusal> {
@@ -184,16 +184,14 @@ fn fit(schema: &Schema, output: Json) -> Result<Json, String> {
     if mismatches.is_empty() {
         return Ok(output);
     }
-    if let serde_json::Value::String(text) = &value {
-        if let Ok(inner) = Json::parse(text.trim()) {
-            let inner_mismatches = schema.mismatches(&inner.value(), false);
-            if inner_mismatches.is_empty() {
-                return Ok(inner);
-            }
-            return Err(format!("the final output does not match its schema: {}", describe(&inner_mismatches)));
-        }
-    }
-    Err(format!("the final output does not match its schema: {}", describe(&mismatches)))
+    let inner = if let serde_json::Value::String(text) = &value { Json::parse(text.trim()).ok() } else { None };
+    let Some(inner) = inner else { return Err(unfit(&mismatches)) };
+    let mismatches = schema.mismatches(&inner.value(), false);
+    if mismatches.is_empty() { Ok(inner) } else { Err(unfit(&mismatches)) }
+}
+
+fn unfit(mismatches: &[Mismatch]) -> String {
+    format!("the final output does not match its schema: {}", describe(mismatches))
 }
 
 /// Closes a step that holds no calls, and the run where the profile says so.

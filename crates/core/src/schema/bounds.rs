@@ -184,7 +184,7 @@ fn children(map: &Map<String, Value>) -> bool {
 /// Whether a subschema looks any further than at the value itself.
 fn goes_on(schema: &Value) -> bool {
     let holds = |key: &&str| schema.get(*key).is_some_and(|child| !child.is_boolean());
-    ["$ref"].iter().chain(&ONE).chain(&LIST).chain(&MAP).any(|key| holds(key))
+    ["$ref"].iter().chain(&ONE).chain(&LIST).chain(&MAP).any(holds)
 }
 
 fn check_patterns(map: &Map<String, Value>, at: &str) -> Result<(), SchemaFault> {

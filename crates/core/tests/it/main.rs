@@ -5,7 +5,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "tests fail loudly and show their figures"
+    clippy::disallowed_methods,
+    reason = "tests fail loudly, measure time and show their figures; the core itself does not"
 )]
 
 mod architecture;

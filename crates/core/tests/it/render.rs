@@ -21,10 +21,10 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn learn(&mut self, log: &[Recorded]) {
         for recorded in log {
-            if let Event::CallDecided(e) = &recorded.event {
-                if !self.known.contains(&e.call) {
-                    self.known.push(e.call.clone());
-                }
+            if let Event::CallDecided(e) = &recorded.event
+                && !self.known.contains(&e.call)
+            {
+                self.known.push(e.call.clone());
             }
         }
     }

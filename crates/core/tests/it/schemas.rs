@@ -17,22 +17,32 @@ enum Fate {
 }
 
 fn fate(name: &str, schema: &Value, data: &Value) -> Fate {
-    let started = Instant::now();
-    let compiled = Schema::compile(schema);
-    let compiling = started.elapsed();
+    let (compiled, compiling) = within_bound(|| Schema::compile(schema));
     let Ok(compiled) = compiled else {
-        assert!(compiling < BOUND * 4, "{name}: refused after {compiling:?}");
+        assert!(compiling < BOUND, "{name}: refused after {compiling:?}");
         return Fate::Refused;
     };
-    let best = (0..3).map(|_| {
-        let started = Instant::now();
-        let _ = compiled.mismatches(data, false);
-        started.elapsed()
-    });
-    let best = best.min().unwrap();
-    println!("{name}: compiled in {compiling:?}, checked in {best:?}");
-    assert!(best < BOUND, "{name}: {best:?}");
+    let (_, checking) = within_bound(|| compiled.mismatches(data, false));
+    println!("{name}: compiled in {compiling:?}, checked in {checking:?}");
+    assert!(compiling < BOUND && checking < BOUND, "{name}: compiled in {compiling:?}, checked in {checking:?}");
     Fate::Bounded
+}
+
+/// Does it and takes the time, some times more when other processes were in the way: what is unbounded stays too slow.
+fn within_bound<T>(work: impl Fn() -> T) -> (T, Duration) {
+    let timed = || {
+        let started = Instant::now();
+        let done = work();
+        (done, started.elapsed())
+    };
+    let mut last = timed();
+    for _ in 0..20 {
+        if last.1 < BOUND {
+            break;
+        }
+        last = timed();
+    }
+    last
 }
 
 /// `{"next":{"next":…}}`, as deep as arguments may be.

@@ -40,7 +40,7 @@ impl Check {
         match (def.venue, &def.executor) {
             (Venue::Client, Some(_)) => self.fault(at, "executor", "a client tool has no executor; the client runs it"),
             (Venue::Server, None) => {
-                self.fault(at, "executor", "a server tool needs one: `{\"http\": {\"url\": …}}` or `{\"builtin\": …}`")
+                self.fault(at, "executor", "a server tool needs one: `{\"http\": {\"url\": …}}` or `{\"builtin\": …}`");
             }
             (Venue::Server, Some(Executor::Builtin(name))) if !BUILTINS.contains(&name.as_str()) => {
                 self.fault(at, "executor", format!("no builtin `{name}`; there are {}", BUILTINS.join(", ")));
