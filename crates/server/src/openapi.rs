@@ -211,12 +211,11 @@ fn idempotency_key() -> utoipa::openapi::path::Parameter {
 
 /// A parameter is there or not there; it is never null.
 fn not_null(schema: &mut RefOr<Schema>) {
-    if let RefOr::T(Schema::Object(object)) = schema {
-        if let SchemaType::Array(types) = &object.schema_type {
-            if let Some(only) = types.iter().find(|kind| **kind != Type::Null) {
-                object.schema_type = SchemaType::Type(only.clone());
-            }
-        }
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    if let SchemaType::Array(types) = &object.schema_type
+        && let Some(only) = types.iter().find(|kind| **kind != Type::Null)
+    {
+        object.schema_type = SchemaType::Type(only.clone());
     }
 }
 

@@ -44,7 +44,6 @@ pub(crate) fn api() -> OpenApiRouter<App> {
 
 /// The whole server side of HTTP. `more` are routes that stand outside the document, such as the channel's; they get the
 /// same frame.
-#[must_use]
 pub fn router(app: App, more: Router<App>) -> Router {
     let (routes, _) = api().split_for_parts();
     routes

@@ -4,6 +4,7 @@
 //! `axum::serve` installs no timer, so that hyper's header time-out would be off without a word.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ pub async fn serve(
             },
             () = shutdown.cancelled() => break,
         };
-        let router = router.clone().layer(axum::Extension(ConnectInfo(peer)));
-        tasks.spawn(connection(stream, router, options, shutdown.clone(), cut.clone(), place));
+        let (shutdown, cut) = (shutdown.clone(), cut.clone());
+        tasks.spawn(connection((stream, peer), router.clone(), options, shutdown, cut, place));
     }
     tasks.close();
     if tokio::time::timeout(options.drain, tasks.wait()).await.is_err() {
@@ -86,7 +87,7 @@ async fn recover(error: io::Error) -> io::Result<()> {
 }
 
 async fn connection(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, SocketAddr),
     router: Router,
     options: ServeOptions,
     shutdown: CancellationToken,
@@ -98,9 +99,11 @@ async fn connection(
         tracing::debug!(%error, "a connection went away at once");
         return;
     }
-    let service = TowerToHyperService::new(
-        router.map_request(|request: hyper::Request<hyper::body::Incoming>| request.map(axum::body::Body::new)),
-    );
+    let service =
+        TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.map(axum::body::Body::new)
+        }));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(options.header_read)

@@ -26,7 +26,10 @@ fn every_operation_has_a_name_a_summary_and_its_errors() {
             let id = operation.operation_id.clone().unwrap_or_default();
             assert!(id.contains('_'), "{method} {path}: `{id}` is no verb_resource");
             assert!(ids.insert(id), "{method} {path}: the operation id stands twice");
-            assert!(operation.summary.as_ref().is_some_and(|summary| !summary.is_empty()), "{method} {path}: no summary");
+            assert!(
+                operation.summary.as_ref().is_some_and(|summary| !summary.is_empty()),
+                "{method} {path}: no summary"
+            );
             assert!(operation.tags.as_ref().is_some_and(|tags| tags.len() == 1), "{method} {path}: one tag");
             let statuses: Vec<&String> = operation.responses.responses.keys().collect();
             assert!(statuses.iter().any(|status| status.starts_with('2')), "{method} {path}: no success");
@@ -44,7 +47,9 @@ fn every_code_is_a_named_example_of_its_status() {
     let responses = problem_responses();
     for code in ErrorCode::all() {
         let of_status = responses.iter().find(|(status, _, _)| *status == code.status());
-        let Some((_, _, RefOr::T(response))) = of_status else { panic!("{code:?}: {} is not documented", code.status()) };
+        let Some((_, _, RefOr::T(response))) = of_status else {
+            panic!("{code:?}: {} is not documented", code.status())
+        };
         let content = serde_json::to_value(response).unwrap();
         let pointer = format!("/content/application~1problem+json/examples/{}", code.code());
         assert!(content.pointer(&pointer).is_some(), "{code:?}");

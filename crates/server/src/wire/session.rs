@@ -89,10 +89,9 @@ pub struct LimitsAsked {
 impl StartSession {
     /// Checks what types cannot say, and makes the request.
     pub fn into_request(self, headers: &HeaderMap, fingerprint: Sha256Digest) -> Result<OpenRequest, ApiError> {
-        if let Some(alias) = &self.id {
-            if !(1..=128).contains(&alias.len()) || !alias.bytes().all(|b| b.is_ascii_graphic()) {
-                return Err(ApiError::invalid("/id", "must have 1 to 128 visible ASCII characters"));
-            }
+        let token = |text: &str| (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        if self.id.as_deref().is_some_and(|alias| !token(alias)) {
+            return Err(ApiError::invalid("/id", "must have 1 to 128 visible ASCII characters"));
         }
         checked_text("/prompt", &self.prompt)?;
         checked_metadata(&self.metadata)?;

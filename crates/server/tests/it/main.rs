@@ -1,4 +1,5 @@
-//! Tests of the server's parts below HTTP, in one binary.
+//! Tests of the server's parts and of its HTTP side, in one binary.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 
+mod http;
 mod sessions;
