@@ -70,6 +70,17 @@ async fn an_empty_append_moves_only_the_projection(backend: Backend) {
     let session = store.session(&log.tenant, log.session).await.unwrap().unwrap();
     assert_eq!(session.projection.status, "idle");
     assert_eq!((session.head_seq, session.head_hash), (1, log.rows[0].hash));
+
+    // It is fenced like any other.
+    for (epoch, expected_head, answer) in [
+        (1, 0, Appended::Stale { head: 1 }),
+        (1, 2, Appended::Stale { head: 1 }),
+        (2, 1, Appended::Fenced { epoch: 1 }),
+    ] {
+        let append = toolgate_store::Append { epoch, expected_head, ..log.carry(Vec::new()) };
+        assert_eq!(store.append(Arc::new(append)).await.unwrap(), answer);
+    }
+    assert_eq!(store.session(&log.tenant, log.session).await.unwrap(), Some(session));
 }
 
 async fn already_is_told_also_when_the_head_has_moved_on(backend: Backend) {

@@ -12,7 +12,7 @@ use toolgate_store::{
 use crate::backend::Backend;
 use crate::sample::{Log, actor, all_rows, digest, input, node, sealed, tenant};
 
-contract!(another_tenant_reads_nothing, another_tenant_writes_nothing);
+contract!(another_tenant_reads_nothing, another_tenant_writes_nothing, what_a_session_consumes_and_destroys_is_its_own,);
 
 /// A session of `acme` with something in every table.
 async fn full(backend: &Backend) -> (Log, ApprovalId) {
@@ -111,4 +111,31 @@ async fn another_tenant_writes_nothing(backend: Backend) {
     store.create_session(Arc::new(twin.creation())).await.unwrap();
     assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
     assert_eq!(all_rows(store, &twin.tenant, twin.session).await, twin.rows);
+}
+
+async fn what_a_session_consumes_and_destroys_is_its_own(backend: Backend) {
+    let store = &backend.store;
+    let mut logs = vec![Log::started(store, "acme").await, Log::started(store, "acme").await];
+    // The same session id for another tenant, and the same names everywhere.
+    let mut twin = Log { tenant: tenant("globex"), rows: Vec::new(), ..logs[0].clone() };
+    store.create_session(Arc::new(twin.creation())).await.unwrap();
+    logs.push(twin);
+    let key = WrappedKey { id: KeyId::session(), wrapped: vec![1] };
+    let row = InboxRow { id: input("in"), received_at: Timestamp(1), body: sealed("x"), fingerprint: digest("x") };
+    for log in &mut logs {
+        let mut append = log.plain(b"x");
+        append.new_keys = vec![key.clone()];
+        store.append(Arc::new(append)).await.unwrap();
+        store.inbox_put(&log.tenant, log.session, row.clone()).await.unwrap();
+    }
+    let mut append = logs[0].recording("in");
+    append.consumed_inbox = vec![input("in")];
+    append.destroyed_keys = vec![KeyId::session()];
+    store.append(Arc::new(append)).await.unwrap();
+    for (index, log) in logs.iter().enumerate() {
+        let (keys, inbox) = if index == 0 { (vec![], vec![]) } else { (vec![key.clone()], vec![row.clone()]) };
+        assert_eq!(store.session_keys(&log.tenant, log.session).await.unwrap(), keys, "session {index}");
+        assert_eq!(store.inbox_list(&log.tenant, log.session, 10).await.unwrap(), inbox, "session {index}");
+        assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
+    }
 }
