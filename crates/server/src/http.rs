@@ -8,6 +8,7 @@ pub mod headers;
 pub mod idempotency;
 pub mod probe;
 mod serve;
+mod stall;
 pub mod wait;
 
 pub use serve::{ServeOptions, serve};

@@ -1,5 +1,5 @@
-//! The accept loop: connections with a bound on their number, on the time their headers take, and on how long a stop
-//! waits for them. What is not here: requests (`router`).
+//! The accept loop: connections with a bound on their number, on the time their headers take, on how long they may
+//! take nothing, and on how long a stop waits for them. What is not here: requests (`router`).
 //!
 //! `axum::serve` installs no timer, so that hyper's header time-out would be off without a word.
 
@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use super::stall::Impatient;
+
 /// Bounds of the accept loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeOptions {
@@ -26,13 +28,20 @@ pub struct ServeOptions {
     pub max_connections: usize,
     /// Time for the headers of a request to arrive.
     pub header_read: Duration,
+    /// Time that a peer may take nothing of what is written to it.
+    pub stalled_write: Duration,
     /// Time that a stop waits for open requests.
     pub drain: Duration,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { max_connections: 4_096, header_read: Duration::from_secs(10), drain: Duration::from_secs(25) }
+        Self {
+            max_connections: 4_096,
+            header_read: Duration::from_secs(10),
+            stalled_write: Duration::from_secs(60),
+            drain: Duration::from_secs(25),
+        }
     }
 }
 
@@ -108,7 +117,7 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(options.header_read)
         .max_buf_size(64 * 1024)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Impatient::new(stream, options.stalled_write)), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

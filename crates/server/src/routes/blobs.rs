@@ -29,8 +29,10 @@ pub async fn get_blob(
     Path((id, digest)): Path<(SessionId, Sha256Digest)>,
 ) -> Result<Response, ApiError> {
     let caller = auth.with_any(&[Scope::SessionsRead, Scope::AuditRead])?;
-    let bytes = app.sessions().blob(&caller.tenant, id, &digest).await;
-    let bytes = noting(&app, &caller, id, bytes).await?;
+    // A blob that is missing in a session of the tenant is nobody's probe.
+    let session = app.sessions().watch(&caller.tenant, id).await;
+    noting(&app, &caller, id, session).await?;
+    let bytes = app.sessions().blob(&caller.tenant, id, &digest).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),

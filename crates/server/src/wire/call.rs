@@ -43,6 +43,8 @@ pub struct CallView {
     /// The client instance it was dispatched to.
     pub client_id: Option<String>,
     /// The canonical arguments, redacted where the tool says so; null when unreadable.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub args: Option<RawJson>,
     /// Hash of the full canonical arguments.
     pub args_hash: Option<String>,

@@ -211,6 +211,8 @@ pub struct RunView {
     /// When it must be over.
     pub deadline_at: String,
     /// The final output, once done. Answers to writes leave it out: ask for the session.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub output: Option<RawJson>,
     /// What ended it, in a sentence. Answers to writes leave it out.
     pub detail: Option<String>,

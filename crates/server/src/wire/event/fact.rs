@@ -105,6 +105,8 @@ pub struct OpenedContent {
     /// The first message.
     pub prompt: String,
     /// The session's own output schema.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub output_schema: Option<RawJson>,
     /// Free metadata.
     pub metadata: BTreeMap<String, String>,
@@ -248,6 +250,8 @@ pub struct BallotContent {
     /// The calls it asks for, in its order.
     pub calls: Vec<ProposedCallView>,
     /// The final output, when it is done.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub output: Option<RawJson>,
     /// What was wrong, when it is unreadable or failed.
     pub detail: Option<String>,
@@ -265,6 +269,8 @@ pub struct ProposedCallView {
     /// The id the provider gave.
     pub provider_id: Option<String>,
     /// The canonical arguments; absent when unreadable.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub args: Option<RawJson>,
     /// Why the arguments are unreadable.
     pub fault: Option<String>,
@@ -332,6 +338,8 @@ pub struct CallContent {
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// The canonical arguments, redacted where the tool says so; absent when unreadable.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub args: Option<RawJson>,
     /// Hash of the full canonical arguments.
     pub args_hash: Option<String>,
@@ -470,6 +478,8 @@ pub struct ApprovalContent {
     /// Their message.
     pub message: Option<String>,
     /// The edited arguments, redacted where the tool says so.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub args: Option<RawJson>,
     /// Whether `args` differs from what was written.
     pub redacted: bool,
@@ -514,6 +524,8 @@ pub struct RunEnded {
 #[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
 pub struct RunContent {
     /// The final output, when done.
+    #[schema(value_type = RawJson)]
+    #[schema(value_type = RawJson)]
     pub output: Option<RawJson>,
     /// What ended it, in a sentence.
     pub detail: Option<String>,

@@ -89,6 +89,25 @@ async fn health_and_readiness_need_no_key_and_tell_the_stop() {
     nobody.get("/healthz").await.expect(200);
 }
 
+#[tokio::test]
+async fn a_panic_is_an_internal_error_and_says_nothing() {
+    let world = World::bare(HttpLimits::default()).await;
+    let more = axum::Router::new().route("/boom", axum::routing::get(|| async { panic!("secret words") as String }));
+    let caller = world.with_routes(more).await;
+    let answer = caller.get("/boom").await;
+    assert!(!answer.text.contains("secret"));
+    answer.problem(500, "internal");
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_answered() {
+    let world = World::bare(HttpLimits { request: Duration::from_millis(50), ..HttpLimits::default() }).await;
+    let more = axum::Router::new().route("/never", axum::routing::get(std::future::pending::<String>));
+    let answer = world.with_routes(more).await.get("/never").await;
+    assert_eq!(answer.header("retry-after"), "1");
+    answer.problem(503, "request_timed_out");
+}
+
 /// Serves on a free port until the token is cancelled.
 async fn served(
     world: &World,
@@ -116,6 +135,49 @@ async fn headers_that_never_end_cost_the_connection() {
     tokio::time::timeout(WAIT, closed).await.unwrap().unwrap();
     shutdown.cancel();
     tokio::time::timeout(WAIT, task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_takes_nothing_costs_the_connection() {
+    let world = World::bare(HttpLimits::default()).await;
+    let sent = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let dropped = std::sync::Arc::clone(&sent);
+    // More than any socket buffer holds; tells when the connection has let go of it.
+    let more = axum::Router::new().route(
+        "/flood",
+        axum::routing::get(move || {
+            let guard = Flag(dropped);
+            let pieces = futures_util::stream::unfold(guard, |guard| async {
+                Some((Ok::<_, std::io::Error>(axum::body::Bytes::from(vec![0_u8; 1 << 20])), guard))
+            });
+            async { Body::from_stream(pieces) }
+        }),
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let options = ServeOptions { stalled_write: Duration::from_millis(200), ..ServeOptions::default() };
+    let router = toolgate_server::router::router(world.app.clone(), more);
+    let task = tokio::spawn(serve(listener, router, options, shutdown.clone()));
+    let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut socket, b"GET /flood HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let freed = async {
+        while !sent.load(std::sync::atomic::Ordering::Acquire) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(WAIT, freed).await.expect("the server lets go of a peer that takes nothing");
+    shutdown.cancel();
+    tokio::time::timeout(WAIT, task).await.unwrap().unwrap().unwrap();
+}
+
+/// Raised when dropped.
+struct Flag(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Release);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

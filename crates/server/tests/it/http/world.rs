@@ -145,6 +145,11 @@ impl World {
     pub(super) fn router(&self) -> axum::Router {
         self.router.clone()
     }
+
+    /// The same server with further routes inside the same frame, and a caller of it.
+    pub(super) async fn with_routes(&self, more: axum::Router<App>) -> Caller {
+        Caller { router: router(self.app.clone(), more), ..self.caller("acme").await }
+    }
 }
 
 /// Somebody with a key.
