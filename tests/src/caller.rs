@@ -7,6 +7,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::WAIT;
+use crate::contract::{CONTRACT, Judged};
 
 /// Somebody with an API key.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub struct Answer {
     pub headers: reqwest::header::HeaderMap,
     /// The body as text.
     pub text: String,
+    /// The body as it came.
+    pub bytes: Vec<u8>,
 }
 
 impl Answer {
@@ -35,7 +38,6 @@ impl Answer {
     }
 
     /// Fails the test unless the status is this one.
-    #[must_use]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         self
@@ -75,17 +77,27 @@ impl Caller {
     }
 
     /// A request that can be changed before it is sent.
-    #[must_use]
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key)
     }
 
-    /// Sends a request and reads the answer whole.
+    /// Sends a request and reads the answer whole. Fails the test if the answer is not one that `openapi.yaml` documents.
     pub async fn send(request: reqwest::RequestBuilder) -> Answer {
-        let response = request.send().await.expect("the server answers");
+        let (http, request) = request.build_split();
+        let request = request.expect("a request that can be sent");
+        let (method, url) = (request.method().clone(), request.url().clone());
+        let response = http.execute(request).await.expect("the server answers");
         let (status, headers) = (response.status(), response.headers().clone());
-        let text = response.text().await.expect("a whole body");
-        Answer { status, headers, text }
+        let bytes = response.bytes().await.expect("a whole body").to_vec();
+        CONTRACT.judge(&Judged {
+            method: method.as_str(),
+            path: url.path(),
+            status: status.as_u16(),
+            headers: &headers,
+            body: &bytes,
+        });
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Answer { status, headers, text, bytes }
     }
 
     /// GET.

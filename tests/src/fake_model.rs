@@ -11,6 +11,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::WAIT;
 
 /// The stub model.
 #[derive(Clone)]
@@ -24,6 +27,9 @@ struct Inner {
     answers: Mutex<VecDeque<Value>>,
     repeat_last: bool,
     seen: Mutex<Seen>,
+    /// Requests are answered only while this is true.
+    open: watch::Sender<bool>,
+    asked: watch::Sender<usize>,
 }
 
 #[derive(Default)]
@@ -41,8 +47,13 @@ impl FakeModel {
 
     /// Serves these answers in order; the last one for ever if so asked.
     pub async fn start_with(answers: Vec<Value>, repeat_last: bool) -> Self {
-        let inner =
-            Arc::new(Inner { answers: Mutex::new(answers.into()), repeat_last, seen: Mutex::new(Seen::default()) });
+        let inner = Arc::new(Inner {
+            answers: Mutex::new(answers.into()),
+            repeat_last,
+            seen: Mutex::new(Seen::default()),
+            open: watch::Sender::new(true),
+            asked: watch::Sender::new(0),
+        });
         let router = Router::new().route("/v1/chat/completions", post(complete)).with_state(Arc::clone(&inner));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("an address"));
@@ -75,6 +86,23 @@ impl FakeModel {
         json!({"provider": "openai", "base_url": self.base_url, "model": "fake", "retries": 0, "timeout_ms": 10000})
     }
 
+    /// Holds the answer to every further request back until `release`.
+    pub fn hold(&self) {
+        self.inner.open.send_replace(false);
+    }
+
+    /// Answers what was held back, and everything after.
+    pub fn release(&self) {
+        self.inner.open.send_replace(true);
+    }
+
+    /// Waits until the model has been asked this many times.
+    pub async fn until_asked(&self, count: usize) {
+        let mut asked = self.inner.asked.subscribe();
+        let reached = tokio::time::timeout(WAIT, asked.wait_for(|asked| *asked >= count)).await;
+        drop(reached.expect("the model is asked in time").expect("the model lives"));
+    }
+
     /// The requests so far. Fails the test if one of them broke a rule.
     #[must_use]
     pub fn requests(&self) -> Vec<Value> {
@@ -89,6 +117,11 @@ async fn complete(State(inner): State<Arc<Inner>>, body: Bytes) -> Response {
         Ok(request) => request,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    inner.asked.send_modify(|asked| *asked += 1);
+    let mut open = inner.open.subscribe();
+    if open.wait_for(|open| *open).await.is_err() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let mut seen = inner.seen.lock().expect("no panic holds the lock");
     seen.complaints.extend(complaints(&request));
     seen.requests.push(request);

@@ -1,6 +1,6 @@
 //! An HTTP tool with a journal of what it was asked: the outside witness of what really ran.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -10,6 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::Value;
 use tokio::sync::watch;
+
+use crate::WAIT;
 
 /// One request that reached the tool.
 #[derive(Debug, Clone)]
@@ -32,20 +34,32 @@ pub struct FakeTool {
     inner: Arc<Inner>,
 }
 
-type Answer = dyn Fn(&Ran) -> (u16, Vec<u8>) + Send + Sync;
+type Answer = dyn Fn(&Ran) -> Response + Send + Sync;
 
 struct Inner {
-    journal: Mutex<Vec<Ran>>,
+    journal: watch::Sender<Vec<Ran>>,
     /// Requests are answered only while this is true.
     open: watch::Sender<bool>,
     answer: Box<Answer>,
 }
 
 impl FakeTool {
-    /// A tool that answers every request with this function of it.
+    /// A tool that answers every request with this function of it: status and body.
     pub async fn start(answer: impl Fn(&Ran) -> (u16, Vec<u8>) + Send + Sync + 'static) -> Self {
-        let inner =
-            Arc::new(Inner { journal: Mutex::default(), open: watch::Sender::new(true), answer: Box::new(answer) });
+        Self::responding(move |ran| {
+            let (status, bytes) = answer(ran);
+            (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), bytes).into_response()
+        })
+        .await
+    }
+
+    /// A tool that answers every request with this function of it: a whole response.
+    pub async fn responding(answer: impl Fn(&Ran) -> Response + Send + Sync + 'static) -> Self {
+        let inner = Arc::new(Inner {
+            journal: watch::Sender::new(Vec::new()),
+            open: watch::Sender::new(true),
+            answer: Box::new(answer),
+        });
         let router = Router::new().route("/{tool}", post(run)).with_state(Arc::clone(&inner));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -77,7 +91,14 @@ impl FakeTool {
     /// What has reached the tool so far.
     #[must_use]
     pub fn journal(&self) -> Vec<Ran> {
-        self.inner.journal.lock().expect("no panic holds the lock").clone()
+        self.inner.journal.borrow().clone()
+    }
+
+    /// Waits until this many requests have reached the tool.
+    pub async fn until_ran(&self, count: usize) {
+        let mut journal = self.inner.journal.subscribe();
+        let ran = tokio::time::timeout(WAIT, journal.wait_for(|journal| journal.len() >= count)).await;
+        drop(ran.expect("the tool is asked in time").expect("the tool lives"));
     }
 }
 
@@ -89,11 +110,10 @@ async fn run(State(inner): State<Arc<Inner>>, Path(tool): Path<String>, headers:
         call_id: header("toolgate-call-id"),
         idempotency_key: header("idempotency-key"),
     };
-    inner.journal.lock().expect("no panic holds the lock").push(ran.clone());
+    inner.journal.send_modify(|journal| journal.push(ran.clone()));
     let mut open = inner.open.subscribe();
     if open.wait_for(|open| *open).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let (status, bytes) = (inner.answer)(&ran);
-    (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), bytes).into_response()
+    (inner.answer)(&ran)
 }

@@ -3,9 +3,12 @@
 #![expect(missing_debug_implementations, reason = "test helpers are not printed")]
 
 pub mod caller;
+pub mod contract;
 pub mod fake_model;
 pub mod fake_tool;
 pub mod server;
+pub mod tenants;
+pub mod world;
 
 pub use caller::Caller;
 pub use fake_model::FakeModel;

@@ -80,7 +80,8 @@ impl TestServer {
         self.halt().await;
     }
 
-    async fn halt(&mut self) {
+    /// Stops gracefully, and keeps the database for those who look at it.
+    pub async fn halt(&mut self) {
         if let Some(node) = self.node.take() {
             tokio::time::timeout(Duration::from_secs(30), node.stop()).await.expect("the server stops in time");
         }
@@ -110,6 +111,12 @@ impl TestServer {
         Caller::new(self.url(), self.key.clone())
     }
 
+    /// The PostgreSQL URL; empty over SQLite.
+    #[must_use]
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+
     /// The data directory.
     #[must_use]
     pub fn data_dir(&self) -> std::path::PathBuf {
@@ -117,14 +124,55 @@ impl TestServer {
     }
 }
 
+/// A copy of a stopped server's database, gone when dropped (SQLite) or with the cluster (PostgreSQL).
+pub struct DatabaseCopy {
+    dir: TempDir,
+    database_url: String,
+}
+
+impl DatabaseCopy {
+    /// The data directory of the copy.
+    #[must_use]
+    pub fn data_dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    /// The PostgreSQL URL of the copy; empty over SQLite.
+    #[must_use]
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+}
+
+/// Copies the database of a stopped server, keys included.
+pub async fn copy_database(server: &TestServer) -> DatabaseCopy {
+    let dir = TempDir::new().expect("a temporary directory");
+    for entry in std::fs::read_dir(server.data_dir()).expect("the data directory") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), dir.path().join(entry.file_name())).expect("a copy");
+    }
+    let database_url = match server.database_url() {
+        "" => String::new(),
+        url => clone_database(url).await,
+    };
+    DatabaseCopy { dir, database_url }
+}
+
+async fn clone_database(url: &str) -> String {
+    let mut parsed = url::Url::parse(url).expect("a URL");
+    let template = parsed.path().trim_start_matches('/').to_owned();
+    let name = fresh_name();
+    let mut connection = sqlx::PgConnection::connect(&cluster()).await.expect("the test cluster answers");
+    let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
+    connection.execute(sqlx::AssertSqlSafe(statement)).await.expect("a copy of the database");
+    parsed.set_path(&name);
+    parsed.to_string()
+}
+
 /// A new empty database in the test cluster.
 pub async fn fresh_database() -> String {
-    let url = std::env::var(POSTGRES_VARIABLE).unwrap_or_else(|_| {
-        panic!("{POSTGRES_VARIABLE} is not set: run `scripts/test`, which starts a PostgreSQL cluster for the tests")
-    });
-    let mut name = [0_u8; 8];
-    getrandom_fill(&mut name);
-    let name = format!("e2e_{}", hex::encode(name));
+    let url = cluster();
+    let name = fresh_name();
     let mut connection = sqlx::PgConnection::connect(&url).await.expect("the test cluster answers");
     let statement = format!("CREATE DATABASE {name}");
     connection.execute(sqlx::AssertSqlSafe(statement)).await.expect("a database for the test");
@@ -133,9 +181,12 @@ pub async fn fresh_database() -> String {
     parsed.to_string()
 }
 
-/// Random bytes by way of a hash of a fresh session id: the tests need uniqueness, not secrecy.
-fn getrandom_fill(bytes: &mut [u8]) {
-    let id = toolgate_server::clock::new_session_id().to_string();
-    let digest = toolgate_core::id::Sha256Digest::of(id.as_bytes());
-    bytes.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
+fn cluster() -> String {
+    std::env::var(POSTGRES_VARIABLE).unwrap_or_else(|_| {
+        panic!("{POSTGRES_VARIABLE} is not set: run `scripts/test`, which starts a PostgreSQL cluster for the tests")
+    })
+}
+
+fn fresh_name() -> String {
+    format!("e2e_{}", toolgate_server::clock::new_session_id().uuid().simple())
 }

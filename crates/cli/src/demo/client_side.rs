@@ -1,0 +1,31 @@
+//! The people and programs on the user's side of the demo: a client that executes approved calls, a human who approves.
+
+use serde_json::json;
+use toolgate_client::{Answer, Client, Decision, Executor, ExecutorOptions, handler};
+
+use crate::failure::CommandError;
+use crate::output;
+
+/// Connects a client over the WebSocket that "executes" what is approved.
+pub(super) fn connect(url: &str, key: &str, session: &str) -> Result<Executor, CommandError> {
+    let options = ExecutorOptions::new(Client::new(url, key)?)
+        .capability("terminal")
+        .capability("file_edit")
+        .session(session, 0)
+        .tool("edit_file", handler(|call| async move { Ok(Answer::Json(json!({"written": call.args["path"]}))) }))
+        .tool("run_tests", handler(|_| async { Ok(Answer::Json(json!({"exit_code": 0, "passed": 12}))) }));
+    Ok(Executor::start(options)?)
+}
+
+/// Looks at what waits in a session and approves exactly what is shown.
+pub(super) async fn approve(client: &Client, session: &str) -> Result<(), CommandError> {
+    let waiting = client.approvals(Some("pending"), None).await?;
+    for approval in waiting.items.iter().filter(|approval| approval.session_id == session) {
+        let shown = client.approval(&approval.id).await?;
+        let Some(digest) = shown.digest else { continue };
+        let args = shown.args.map(|args| args.to_string()).unwrap_or_default();
+        output::line(&format!("       (a human looks at {} {args} and approves)", shown.tool.unwrap_or_default()));
+        client.decide(&approval.id, &Decision::Approve { digest }).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The program itself, as a user starts it: what it prints, how it ends, what survives when it is killed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests fail loudly, and print the figures that `scripts/show` shows"
+)]
+
+mod program;
+mod tamper;
