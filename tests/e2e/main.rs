@@ -1,3 +1,5 @@
 //! End-to-end tests in one binary: one file per user-visible area, each through the public interfaces of a real server.
 
+mod lifecycle;
 mod loops;
+mod openapi;
