@@ -8,5 +8,7 @@
     reason = "tests fail loudly, and print the figures that `scripts/show` shows"
 )]
 
+mod crash;
+mod demo;
 mod program;
 mod tamper;
