@@ -43,7 +43,7 @@ fn edits() -> Vec<Edit> {
         },
         Edit {
             name: "prev_hash",
-            sqlite: "UPDATE event SET prev_hash = zeroblob(31) || x'01' WHERE seq = {seq}",
+            sqlite: "UPDATE event SET prev_hash = CAST(substr(prev_hash, 2) || x'01' AS BLOB) WHERE seq = {seq}",
             postgres: "UPDATE event SET prev_hash = set_byte(prev_hash, 0, 255 - get_byte(prev_hash, 0)) WHERE seq = {seq}",
         },
         Edit {
