@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlx::{Connection as _, PgConnection};
 use toolgate_core::time::Timestamp;
-use toolgate_store::{Appended, PostgresStore, SecurityRow, SqliteStore, Store, StoreError};
+use toolgate_store::{Appended, Header, PostgresStore, SecurityRow, SqliteStore, Store, StoreError};
 
 use crate::backend::{Backend, Raw, at_cluster, empty_database, options};
 use crate::sample::{Log, all_rows, tenant};
@@ -129,4 +129,25 @@ async fn an_owner_without_the_right_to_create_roles_works_as_itself() {
     let mut conn = PgConnection::connect(&url).await.unwrap();
     let error = sqlx::raw_sql("DELETE FROM toolgate.event").execute(&mut conn).await.unwrap_err();
     assert!(message(&error).contains("never changed or removed"), "{error}");
+}
+
+/// On SQLite the rules stand in the schema too, so that another program cannot write past them by accident.
+#[tokio::test]
+async fn sqlite_keeps_its_rules_against_other_writers() {
+    let backend = Backend::sqlite().await;
+    let mut log = Log::started(&backend.store, "acme").await;
+    backend.store.append(Arc::new(log.push(Header::new("session_closed"), b""))).await.unwrap();
+    let insert = |kind: &str, call: &str, marks: &str| {
+        format!(
+            "INSERT INTO event SELECT tenant, session, 3, epoch, '{kind}', run, step, {call}, {marks}, input_id, \
+             recorded_at, header, payload, prev_hash, hash FROM event WHERE seq = 2"
+        )
+    };
+    let closed = backend.operator(&insert("noted", "NULL", "0, 0, NULL, 0")).await.unwrap_err();
+    assert_eq!(message(&closed), "guard:session_closed");
+    let dispatch = backend.operator(&insert("late_outcome", "'c'", "0, 0, 1, 0")).await.unwrap_err();
+    assert_eq!(message(&dispatch), "guard:dispatch_without_allow");
+    let unnamed = backend.operator(&insert("late_outcome", "NULL", "1, 0, NULL, 0")).await.unwrap_err();
+    assert!(message(&unnamed).contains("CHECK constraint failed"), "{unnamed}");
+    assert_eq!(backend.operator(&insert("late_outcome", "NULL", "0, 0, NULL, 0")).await.unwrap(), 1);
 }

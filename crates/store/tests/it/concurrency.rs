@@ -1,6 +1,7 @@
 //! Many writers at once: one chain, nothing lost, no lock errors.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::{Connection as _, SqliteConnection};
@@ -114,4 +115,53 @@ async fn another_process_that_holds_the_sqlite_lock_only_delays() {
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     let answer = tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("the wait is bounded").unwrap();
     assert_eq!(answer, Appended::Ok { head: 2 });
+}
+
+/// Connections are cut while rows are appended: what came of a cut append is unknown, and the same bytes settle it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_connections_lose_and_double_nothing() {
+    let backend = Backend::postgres().await;
+    let mut log = Log::started(&backend.store, "acme").await;
+    // How many appends got through; the end of the cutter's work is told by the largest number.
+    let through = Arc::new(AtomicU64::new(0));
+    let cutter = {
+        let Raw::Postgres(url) = &backend.raw else { panic!("not PostgreSQL") };
+        let (url, through) = (url.clone(), Arc::clone(&through));
+        tokio::spawn(async move {
+            let mut conn = sqlx::PgConnection::connect(&url).await.unwrap();
+            let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND application_name = 'toolgate'";
+            let mut seen = 0;
+            while seen < u64::MAX {
+                let now = through.load(Ordering::Relaxed);
+                if now > seen {
+                    sqlx::raw_sql(cut).execute(&mut conn).await.unwrap();
+                    seen = now;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let (mut unknown, mut already) = (0, 0);
+    while log.head() < 50 || (unknown < 10 && log.head() < 5_000) {
+        let append = Arc::new(log.plain(b"x"));
+        let mut tries = 0;
+        loop {
+            match backend.store.append(Arc::clone(&append)).await {
+                Ok(Appended::Ok { head }) if head == log.head() => break,
+                Ok(Appended::Already { head }) if head == log.head() && tries > 0 => {
+                    already += 1;
+                    break;
+                }
+                Err(error) if error.outcome_unknown() && tries < 100 => unknown += 1,
+                other => panic!("after {tries} tries: {other:?}"),
+            }
+            tries += 1;
+        }
+        through.fetch_add(1, Ordering::Relaxed);
+    }
+    through.store(u64::MAX, Ordering::Relaxed);
+    cutter.await.unwrap();
+    assert!(unknown >= 10, "only {unknown} appends were cut, {already} of them after they were applied");
+    assert_eq!(backend.second().await.read(&log.tenant, log.session, 0, 1_000).await.unwrap(), log.rows);
 }
