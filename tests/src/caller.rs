@@ -146,6 +146,21 @@ impl Caller {
         self.events(id).await.into_iter().filter(|event| event["type"] == kind).collect()
     }
 
+    /// Waits until this many events of a type are in the log, and gives them.
+    pub async fn until_events(&self, id: &str, kind: &str, count: usize) -> Vec<Value> {
+        let deadline = tokio::time::Instant::now() + WAIT;
+        loop {
+            let events = self.events(id).await;
+            let head = events.last().map_or(0, |event| event["seq"].as_u64().expect("a seq"));
+            let found: Vec<Value> = events.into_iter().filter(|event| event["type"] == kind).collect();
+            if found.len() >= count {
+                return found;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "waited for {count} `{kind}`, found {found:#?}");
+            let _ = self.get(&format!("/v1/sessions/{id}/events?after_seq={head}&limit=1&wait=1")).await.expect(200);
+        }
+    }
+
     /// Waits until the session as the API shows it satisfies a condition.
     pub async fn until(&self, id: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let deadline = tokio::time::Instant::now() + WAIT;
