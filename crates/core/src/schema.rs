@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use crate::json::Json;
@@ -44,6 +45,8 @@ pub struct Mismatch {
 
 /// At most this many mismatches are reported for one value.
 const MISMATCHES_SHOWN: usize = 8;
+/// Characters of one mismatch that are shown.
+const DETAIL_CHARS: usize = 300;
 
 impl Schema {
     /// Compiles the schema of a tool's arguments: a top-level object that refuses unnamed properties unless it says otherwise.
@@ -93,16 +96,30 @@ impl Schema {
             .take(MISMATCHES_SHOWN)
             .map(|error| {
                 let pointer = error.instance_path().to_string();
-                let detail = if error.instance().is_null() {
-                    "null not allowed, leave it out".to_owned()
-                } else if masked {
-                    error.masked_with("the value").to_string().chars().take(300).collect()
-                } else {
-                    error.to_string().chars().take(300).collect()
-                };
-                Mismatch { pointer, detail }
+                Mismatch { pointer, detail: detail(&error, masked) }
             })
             .collect()
+    }
+}
+
+/// What is wrong with one value, and how to mend it where that is known.
+fn detail(error: &ValidationError<'_>, masked: bool) -> String {
+    if error.instance().is_null() {
+        return "null not allowed, leave it out".to_owned();
+    }
+    let full = error.to_string();
+    // A long value would leave no room for what is wrong with it.
+    let said = if masked || full.chars().count() > DETAIL_CHARS {
+        error.masked_with("the value").to_string().chars().take(DETAIL_CHARS).collect()
+    } else {
+        full
+    };
+    let wraps_json = matches!(error.instance(), Value::String(text) if text.trim_start().starts_with(['[', '{']));
+    match error.kind() {
+        ValidationErrorKind::Type { .. } if wraps_json && !masked => {
+            format!("{said}; send JSON directly, not inside a string")
+        }
+        _ => said,
     }
 }
 
@@ -180,6 +197,18 @@ mod tests {
         let schema = Schema::for_arguments(&json!({"properties": {"limit": {"type": "integer"}}})).unwrap();
         let found = schema.mismatches(&json!({"limit": null}), false);
         assert_eq!(describe(&found), "`/limit`: null not allowed, leave it out");
+    }
+
+    #[test]
+    fn json_inside_a_string_is_named_with_the_mend() {
+        let schema = Schema::for_arguments(&json!({"properties": {"tags": {"type": "array"}}})).unwrap();
+        let found = |tags: &str, masked| describe(&schema.mismatches(&json!({ "tags": tags }), masked));
+        let said = r#"`/tags`: "[1]" is not of type "array"; send JSON directly, not inside a string"#;
+        assert_eq!(found("[1]", false), said);
+        assert_eq!(found("one", false), r#"`/tags`: "one" is not of type "array""#);
+        assert_eq!(found("[1]", true), r#"`/tags`: the value is not of type "array""#);
+        // A long value does not push out what is wrong with it.
+        assert_eq!(found(&"x".repeat(400), false), r#"`/tags`: the value is not of type "array""#);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!   `verify` takes inputs as given, it has no second source;
 //! - an input that decides nothing and changes nothing that is decided later, removed or moved: an acknowledgement, an
 //!   attached client that was sent nothing, a refused report, an `owner_changed`;
+//! - a refused report or a take-over told twice: each may well have happened twice;
 //! - a cut tail: the beginning of a log is a log (signed checkpoints tell its length);
 //! - who and when, where nothing follows from it: `by`, `trace`, epochs, times between deadlines.
 
@@ -38,7 +39,8 @@ pub(crate) fn tamper(random: &mut Random, world: &World, figures: &mut Tampered)
     let mut doubled = world.log.clone();
     doubled.insert(place, world.log[place].clone());
     assert!(verify(world.session.id, &doubled, &world.bundle).is_err());
-    let harmless = matches!(event, Event::OutcomeRefused(_) | Event::OwnerChanged(_));
+    let repeatable = matches!(event, Event::OutcomeRefused(_) | Event::OwnerChanged(_) | Event::Recovered(_));
+    let harmless = repeatable && alone(&world.log, place);
     judge(world, renumbered(doubled), harmless, "doubled", event, figures);
 
     if !last {
