@@ -1,0 +1,3 @@
+//! x
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct CedarAnswer;
