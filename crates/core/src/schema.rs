@@ -114,12 +114,12 @@ fn detail(error: &ValidationError<'_>, masked: bool) -> String {
     } else {
         full
     };
-    let wraps_json = matches!(error.instance(), Value::String(text) if text.trim_start().starts_with(['[', '{']));
-    match error.kind() {
-        ValidationErrorKind::Type { .. } if wraps_json && !masked => {
-            format!("{said}; send JSON directly, not inside a string")
-        }
-        _ => said,
+    let wraps_json =
+        matches!(error.instance().as_ref(), Value::String(text) if text.trim_start().starts_with(['[', '{']));
+    if wraps_json && !masked && matches!(error.kind(), ValidationErrorKind::Type { .. }) {
+        format!("{said}; send JSON directly, not inside a string")
+    } else {
+        said
     }
 }
 
