@@ -17,7 +17,7 @@ use crate::error::{ApiError, ErrorCode};
 
 mod key;
 
-pub use key::{KeyRequest, MintError, Pepper, mint};
+pub use key::{KeyRequest, MintError, Pepper, is_key_id, mint};
 
 /// How long a looked-up key is believed, in microseconds: a revocation reaches every node within this time.
 const FRESH_US: i64 = 5_000_000;

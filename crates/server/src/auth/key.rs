@@ -78,11 +78,17 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
+/// Whether a text has the form of a key's public part.
+#[must_use]
+pub fn is_key_id(text: &str) -> bool {
+    text.len() == ID_BYTES * 2 && is_hex(text)
+}
+
 /// Takes a printed key apart; none if its form or check is wrong.
 pub(super) fn read(printed: &str) -> Option<ReadKey<'_>> {
     let (id, rest) = printed.strip_prefix(PREFIX)?.split_once('_')?;
     let (secret, check) = rest.split_at_checked(SECRET_BYTES * 2)?;
-    let formed = id.len() == ID_BYTES * 2 && is_hex(id) && is_hex(secret);
+    let formed = is_key_id(id) && is_hex(secret);
     (formed && check == check_of(id, secret)).then_some(ReadKey { id, secret })
 }
 

@@ -10,7 +10,7 @@ use toolgate_store::ApiKeyRow;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::auth::{Authenticated, KeyRequest, mint};
+use crate::auth::{Authenticated, KeyRequest, is_key_id, mint};
 use crate::caller::{Caller, Scope};
 use crate::error::{ApiError, ErrorCode};
 use crate::http::extract::{Body, Path, Query};
@@ -69,6 +69,9 @@ fn checked(app: &App, caller: &Caller, body: CreateApiKey) -> Result<KeyRequest,
     let scopes = body.checked_scopes()?;
     if body.label.chars().count() > MAX_LABEL {
         return Err(ApiError::invalid("/label", format!("must have at most {MAX_LABEL} characters")));
+    }
+    if body.label.chars().any(char::is_control) {
+        return Err(ApiError::invalid("/label", "must have no control characters"));
     }
     if body.profiles.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
         return Err(ApiError::invalid("/profiles", "must name at least one profile, or be left out"));
@@ -146,6 +149,9 @@ pub async fn revoke_api_key(
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let caller = auth.with(Scope::KeysAdmin)?;
+    if !is_key_id(&id) {
+        return Err(ApiError::not_found());
+    }
     let row = app.store().api_key_find(&id).await?.filter(|row| row.tenant == caller.tenant);
     let row = row.ok_or_else(ApiError::not_found)?;
     if row.revoked_at.is_none() {

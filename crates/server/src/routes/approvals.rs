@@ -81,7 +81,9 @@ pub async fn list_approvals(
 
 /// Get an approval
 ///
-/// With exactly what would run. The `digest` binds tool, arguments, venue, session and bundle; the decision repeats it.
+/// With exactly what would run: whoever may decide it sees the arguments in full while it is pending, everybody else sees
+/// them redacted where the tool says so. The `digest` binds tool, arguments, venue, session and bundle; the decision
+/// repeats it.
 #[utoipa::path(
     get, path = "/v1/approvals/{id}", operation_id = "get_approval", tag = "approvals",
     params(("id" = String, Path, description = "The approval")),
@@ -96,8 +98,9 @@ pub async fn get_approval(
     let row = app.store().approval(&caller.tenant, &id).await?.ok_or_else(ApiError::not_found)?;
     let body = app.sessions().approval_body(&caller.tenant, &row).await?;
     let snapshot = app.sessions().snapshot(&caller.tenant, row.session).await?;
-    let full = snapshot.state.call(&row.call).filter(|call| matches!(call.state, CallState::Waiting(_)));
-    let full = full.and_then(|call| call.args.as_ref());
+    let waiting = snapshot.state.call(&row.call).filter(|call| matches!(call.state, CallState::Waiting(_)));
+    // Whoever decides must see every byte; everybody else sees what the log shows.
+    let full = waiting.filter(|_| caller.scopes.contains(&Scope::ApprovalsWrite)).and_then(|call| call.args.as_ref());
     Ok(Json(ApprovalView::of(&row, &body, &snapshot.bundle, full)))
 }
 

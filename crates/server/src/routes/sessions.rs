@@ -24,7 +24,7 @@ use crate::http::wait::until_settled;
 use crate::openapi::{Conflict, Forbidden, TooLarge, Unprocessable};
 use crate::sessions::{Opened, Snapshot, Submission};
 use crate::wire::page::{Moment, Page, page_limit};
-use crate::wire::session::{AddMessage, SessionSummary, SessionView, StartSession, StopReason, checked_text};
+use crate::wire::session::{AddMessage, SessionSummary, SessionView, StartSession, StopReason, checked_text, is_alias};
 
 const START: Operation = Operation { route: "POST /v1/sessions", location: Some("/v1/sessions/") };
 const MESSAGE: Operation = Operation { route: "POST /v1/sessions/{id}/messages", location: None };
@@ -182,7 +182,11 @@ pub async fn list_sessions(
         if other || query.created_before.is_some() || query.cursor.is_some() {
             return Err(parameter("alias", "goes with no other filter"));
         }
-        let row = app.store().session_by_alias(&caller.tenant, alias).await?;
+        // What cannot be an id names nothing, and databases need not be asked about it.
+        let row = match is_alias(alias) {
+            true => app.store().session_by_alias(&caller.tenant, alias).await?,
+            false => None,
+        };
         return Ok(Json(Page { items: row.into_iter().map(SessionSummary::from).collect(), next_cursor: None }));
     }
     let open = |cursor: &String| app.cursors().open::<(i64, SessionId)>(&caller.tenant, "sessions", &filters, cursor);

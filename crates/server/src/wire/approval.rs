@@ -84,8 +84,8 @@ pub struct ApprovalView {
     pub venue: &'static str,
     /// Why a human must decide.
     pub reason: String,
-    /// The canonical arguments: while it is pending in full, the very bytes that would run; later redacted where the
-    /// tool says so.
+    /// The canonical arguments: in full, the very bytes that would run, while it is pending and the key may decide it;
+    /// otherwise redacted where the tool says so.
     pub args: RawJson,
     /// The same with every control, invisible and direction-changing character escaped; present only where `args` has
     /// such characters, which could make it look like something else.

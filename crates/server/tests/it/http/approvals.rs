@@ -17,6 +17,33 @@ async fn waiting(caller: &Caller) -> (Value, Value) {
     (session, approval)
 }
 
+#[tokio::test]
+async fn only_who_decides_sees_what_the_tool_calls_secret() {
+    let (world, caller) = World::start().await;
+    let session = caller.settled("login").await;
+    let path = format!("/v1/approvals/{}", id(&session["waiting"]["approvals"][0]));
+    let approver = world.scoped("acme", &[Scope::ApprovalsWrite], None, None).await;
+    let full = approver.get(&path).await.expect(200).json();
+    assert_eq!((&full["args"]["password"], &full["redacted"]), (&json!("hunter2"), &json!(false)));
+    for scope in [Scope::SessionsRead, Scope::AuditRead] {
+        let reader = world.scoped("acme", &[scope], None, None).await;
+        let shown = reader.get(&path).await.expect(200);
+        assert!(!shown.text.contains("hunter2"), "{}", shown.text);
+        let shown = shown.json();
+        assert_eq!((&shown["args"]["user"], &shown["redacted"]), (&json!("bob"), &json!(true)));
+        assert_eq!((&shown["args_hash"], &shown["digest"]), (&full["args_hash"], &full["digest"]));
+    }
+    let sid = id(&session);
+    for path in
+        [format!("/v1/sessions/{sid}"), format!("/v1/sessions/{sid}/events"), format!("/v1/sessions/{sid}/calls")]
+    {
+        assert!(!caller.get(&path).await.expect(200).text.contains("hunter2"), "{path}");
+    }
+    // Once decided, nobody sees it any more.
+    decide(&caller, &full, json!({"decision": "deny", "digest": full["digest"]})).await.expect(200);
+    assert!(!approver.get(&path).await.expect(200).text.contains("hunter2"));
+}
+
 async fn decide(caller: &Caller, approval: &Value, body: Value) -> super::world::Answer {
     caller.post(&format!("/v1/approvals/{}/decision", id(approval)), &body).await
 }

@@ -40,6 +40,10 @@ async fn a_made_key_works_and_is_shown_once() {
     let stranger = world.caller("other").await;
     let foreign = stranger.request(Method::DELETE, &format!("/v1/api-keys/{}", id(&made))).body(Body::empty()).unwrap();
     stranger.send(foreign).await.problem(404, "not_found");
+    for nothing in ["x", "%00", &"0".repeat(20)] {
+        let absent = admin.request(Method::DELETE, &format!("/v1/api-keys/{nothing}")).body(Body::empty()).unwrap();
+        admin.send(absent).await.problem(404, "not_found");
+    }
     bob.get("/v1/sessions").await.expect(200);
     admin.send(delete()).await.expect(204);
     admin.send(delete()).await.expect(204);
@@ -71,6 +75,7 @@ async fn keys_without_sense_are_refused() {
         (json!({"actor": "bob", "scopes": ["sessions:read"], "expires_at": "2020-01-01T00:00:00Z"}), "/expires_at"),
         (json!({"actor": "bob", "scopes": ["sessions:read"], "expires_at": "soon"}), "/expires_at"),
         (json!({"actor": "bob", "scopes": ["sessions:read"], "label": "x".repeat(201)}), "/label"),
+        (json!({"actor": "bob", "scopes": ["sessions:read"], "label": "a\u{0}b"}), "/label"),
     ] {
         let problem = admin.post("/v1/api-keys", &body).await.problem(422, "invalid_request");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem:#}");

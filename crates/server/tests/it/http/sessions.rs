@@ -22,6 +22,22 @@ async fn a_start_answers_where_and_what() {
 }
 
 #[tokio::test]
+async fn a_trace_context_is_kept_when_it_has_its_form() {
+    let (_, caller) = World::start().await;
+    let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (sent, kept) in [
+        (good, json!(good)),
+        ("00-XYZ-00f067aa0ba902b7-01", Value::Null),
+        ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Value::Null),
+    ] {
+        let body = json!({"profile": "client", "prompt": "go"});
+        let session = caller.post_with("/v1/sessions", &[("traceparent", sent)], &body).await.expect(201).json();
+        let events = caller.get(&format!("/v1/sessions/{}/events", id(&session))).await.json();
+        assert_eq!(events["items"][0]["trace"], kept);
+    }
+}
+
+#[tokio::test]
 async fn waiting_gives_the_settled_session() {
     let (_, caller) = World::start().await;
     let body = json!({"profile": "server", "prompt": "go"});
@@ -51,6 +67,9 @@ async fn the_callers_own_id_names_one_session() {
     let found = caller.get("/v1/sessions?alias=job-7").await.expect(200).json();
     assert_eq!(found["items"][0]["id"], first["id"]);
     assert_eq!(caller.get("/v1/sessions?alias=job-8").await.expect(200).json()["items"], json!([]));
+    for nothing in ["%00", "two%20words", &"x".repeat(5_000)] {
+        assert_eq!(caller.get(&format!("/v1/sessions?alias={nothing}")).await.expect(200).json()["items"], json!([]));
+    }
     caller.get("/v1/sessions?alias=job-7&status=idle").await.problem(400, "invalid_parameter");
     // Another tenant has its own names.
     let stranger = world.caller("other").await;

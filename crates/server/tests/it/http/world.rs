@@ -58,6 +58,8 @@ pub(super) fn bundle() -> Value {
             "add": {"description": "Adds.", "parameters": numbers, "venue": "server", "class": "read", "executor": {"builtin": "add"}},
             "echo": {"description": "Echoes.", "parameters": {"properties": {"text": {"type": "string"}}, "required": ["text"]},
                      "venue": "server", "requires_approval": true, "risk": "high", "executor": {"builtin": "echo"}},
+            "login": {"description": "Signs in.", "parameters": {"properties": {"user": {"type": "string"}, "password": {"type": "string"}}, "required": ["user", "password"]},
+                      "venue": "client", "requires_approval": true, "redact": ["/password"]},
             "terminal": {"description": "Runs.", "parameters": text, "venue": "client"}
         },
         "models": {
@@ -67,6 +69,9 @@ pub(super) fn bundle() -> Value {
             "approval": {"provider": "scripted", "script": [
                 {"calls": [{"tool": "echo", "args": {"text": "one\u{202e}two"}}]}, {"done": "echoed"}
             ]},
+            "login": {"provider": "scripted", "script": [
+                {"calls": [{"tool": "login", "args": {"user": "bob", "password": "hunter2"}}]}, {"done": "in"}
+            ]},
             "client": {"provider": "scripted", "script": [
                 {"calls": [{"tool": "terminal", "args": {"cmd": "make"}}]}, {"done": "built"}
             ]}
@@ -75,6 +80,7 @@ pub(super) fn bundle() -> Value {
         "profiles": {
             "server": {"tools": ["add"], "model": "server"},
             "approval": {"tools": ["echo"], "model": "approval"},
+            "login": {"tools": ["login"], "model": "login"},
             "client": {"tools": ["terminal"], "model": "client"}
         }
     })
