@@ -4,6 +4,7 @@ mod approvals;
 mod channel;
 mod client_venue;
 mod docs;
+mod field_cases;
 mod lifecycle;
 mod loops;
 mod openapi;
