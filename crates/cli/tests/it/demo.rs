@@ -8,7 +8,9 @@ fn the_demo_verifies_every_log() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.trim_end().ends_with("5 of 5 sessions: every log verified\nverified"), "{text}");
-    for word in ["unknown_tool", "trace_requirements_not_met", "ESCALATE", "approve by", "at the client", "cross_tenant_denied"] {
+    for word in
+        ["unknown_tool", "trace_requirements_not_met", "ESCALATE", "approve by", "at the client", "cross_tenant_denied"]
+    {
         assert!(text.contains(word), "`{word}` is missing in:\n{text}");
     }
 }
