@@ -12,7 +12,7 @@ pub(super) fn connect(url: &str, key: &str, session: &str) -> Result<Executor, C
         .capability("terminal")
         .capability("file_edit")
         .session(session, 0)
-        .tool("edit_file", handler(|call| async move { Ok(Answer::Json(json!({"written": call.args["path"]}))) }))
+        .tool("edit_file", handler(|call| async move { Ok(Answer::Json(json!({"written": call.args.get("path")}))) }))
         .tool("run_tests", handler(|_| async { Ok(Answer::Json(json!({"exit_code": 0, "passed": 12}))) }));
     Ok(Executor::start(options)?)
 }
