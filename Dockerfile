@@ -19,5 +19,6 @@ VOLUME /data
 EXPOSE 8420
 # SIGTERM starts the drain; give it more than `server.drain_ms` before SIGKILL.
 STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=6s --start-period=20s CMD ["/usr/local/bin/toolgate", "health"]
 ENTRYPOINT ["/usr/local/bin/toolgate"]
 CMD ["serve"]

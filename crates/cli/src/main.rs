@@ -8,6 +8,7 @@ mod apply;
 mod bundle_file;
 mod demo;
 mod failure;
+mod health;
 mod key;
 mod openapi;
 mod output;
@@ -37,6 +38,8 @@ enum Command {
     /// Make API keys.
     #[command(subcommand)]
     Key(key::Key),
+    /// Ask whether a server takes requests.
+    Health(health::Health),
     /// Print the REST contract (OpenAPI 3.1, YAML).
     Openapi,
 }
@@ -71,6 +74,7 @@ async fn run(command: Command) -> Result<ExitCode, CommandError> {
         Command::Apply(apply) => apply.run().await,
         Command::Verify(verify) => verify.run().await,
         Command::Key(key) => key.run().await,
+        Command::Health(health) => health.run().await,
         Command::Openapi => openapi::run(),
     }
 }

@@ -9,5 +9,6 @@
 
 mod crash;
 mod demo;
+mod health;
 mod program;
 mod tamper;
