@@ -204,6 +204,12 @@ impl Sessions {
         Ok(woken)
     }
 
+    /// How many sessions are in memory; the others cost nothing but their rows.
+    #[must_use]
+    pub fn in_memory(&self) -> usize {
+        self.registry.held()
+    }
+
     /// Starts nothing new and waits until running tools have reported.
     pub async fn stop(&self) {
         self.deps.stopping.cancel();

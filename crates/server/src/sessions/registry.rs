@@ -81,6 +81,11 @@ impl Registry {
         self.actors().contains_key(key)
     }
 
+    /// How many sessions are in memory.
+    pub(super) fn held(&self) -> usize {
+        self.actors().len()
+    }
+
     /// Follows the head of a session, whether it is in memory or not.
     pub(super) fn watch(&self, key: &SessionKey, head: u64) -> watch::Receiver<u64> {
         let mut heads = self.heads();

@@ -2,19 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolgate_core::event::Event;
 use toolgate_core::id::{ActorId, ClientInstance, ProfileName, SessionId, Sha256Digest, TenantId};
-use toolgate_core::input::{Input, Message, Narrowed, OutcomeReport, Reporter};
+use toolgate_core::input::{Input, Message, Narrowed, OutcomeReport, Reporter, Stop};
 use toolgate_core::output::{Outcome, OutcomeStatus, Output};
 use toolgate_core::reason::Ending;
 use toolgate_core::session::Phase;
+use toolgate_core::time::Timestamp;
 use toolgate_proposers::Proposers;
 use toolgate_server::caller::Caller;
-use toolgate_server::clock::{Clock, SystemClock};
+use toolgate_server::clock::{Clock, SharedClock, SystemClock};
 use toolgate_server::sessions::{Bundles, Deps, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission};
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
 use toolgate_store::{BundleRow, MasterKey, MemoryStore, NodeId, Registry};
@@ -54,6 +56,10 @@ struct World {
 }
 
 async fn start(store: Arc<MemoryStore>) -> World {
+    start_with(store, Arc::new(SystemClock), SessionSettings::default()).await
+}
+
+async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: SessionSettings) -> World {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let tenant = TenantId::new("acme").unwrap();
     let source = toolgate_core::bundle::Bundle::load(&bundle().to_string()).unwrap();
@@ -68,7 +74,7 @@ async fn start(store: Arc<MemoryStore>) -> World {
     let node = store.node_start(&NodeId::new("n1").unwrap(), SystemClock.now().plus_ms(10_000)).await.unwrap();
     let deps = Deps {
         store,
-        clock: Arc::new(SystemClock),
+        clock,
         node,
         master: MasterKey::from_bytes([7; 32]),
         models: Proposers::new().unwrap(),
@@ -77,7 +83,7 @@ async fn start(store: Arc<MemoryStore>) -> World {
                 .unwrap(),
         )),
         bundles: Bundles::default(),
-        settings: SessionSettings::default(),
+        settings,
         stopping: CancellationToken::new(),
     };
     let sessions = Sessions::new(deps);
@@ -206,4 +212,67 @@ async fn another_tenant_sees_nothing() {
     assert!(world.sessions.events(&other, session, 0, 10).await.is_err());
     assert!(world.sessions.watch(&other, session).await.is_err());
     assert!(world.sessions.verify(&other, session).await.is_err());
+}
+
+#[tokio::test]
+async fn a_session_without_work_leaves_memory_and_comes_back() {
+    let settings = SessionSettings { idle_after: Duration::from_millis(50), ..SessionSettings::default() };
+    let world = start_with(Arc::new(MemoryStore::new()), Arc::new(SystemClock), settings).await;
+    let session = open(&world, "server").await;
+    ended(&world, session, 1).await;
+    let gone = async {
+        while world.sessions.in_memory() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(WAIT, gone).await.expect("an idle session leaves memory");
+    let message = Message { by: world.caller.actor.clone(), text: "more".to_owned() };
+    let submission = Submission { id: None, input: Input::Message(message), idempotency: None };
+    world.sessions.submit(&world.caller.tenant, session, submission).await.unwrap();
+    let snapshot = ended(&world, session, 2).await;
+    let owners = snapshot.state.epoch;
+    assert_eq!(owners, 1, "the same node needs no new ownership to load its own session again");
+    assert!(world.sessions.verify(&world.caller.tenant, session).await.unwrap().fault.is_none());
+}
+
+/// A clock that makes whoever reads it next panic, as often as it is told to.
+#[derive(Debug, Default)]
+struct Trap {
+    armed: AtomicU32,
+}
+
+impl Clock for Trap {
+    fn now(&self) -> Timestamp {
+        let trapped = self.armed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        assert!(!trapped, "the trap was armed");
+        SystemClock.now()
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_one_session_hurts_no_other_and_the_session_goes_on() {
+    let trap = Arc::new(Trap::default());
+    let clock: SharedClock = trap.clone();
+    let world = start_with(Arc::new(MemoryStore::new()), clock, SessionSettings::default()).await;
+    let hurt = open(&world, "client").await;
+    let other = open(&world, "client").await;
+    let tenant = &world.caller.tenant;
+    let cancel = || Submission {
+        id: None,
+        input: Input::Cancel(Stop { by: ActorId::new("alice").unwrap(), reason: None }),
+        idempotency: None,
+    };
+    trap.armed.store(1, Ordering::SeqCst);
+    // The panic meets the input itself, and its sender is told; or it meets the actor just before, and the input waits
+    // in the mailbox for the actor's next life. Either way nothing is half done.
+    if world.sessions.submit(tenant, hurt, cancel()).await.is_err() {
+        world.sessions.submit(tenant, hurt, cancel()).await.unwrap();
+    }
+    assert_eq!(trap.armed.load(Ordering::SeqCst), 0, "somebody has panicked");
+    assert_eq!(ending(&ended(&world, hurt, 1).await), Ending::Cancelled);
+    world.sessions.submit(tenant, other, cancel()).await.unwrap();
+    assert_eq!(ending(&ended(&world, other, 1).await), Ending::Cancelled);
+    for session in [hurt, other] {
+        assert!(world.sessions.verify(tenant, session).await.unwrap().fault.is_none());
+    }
 }
