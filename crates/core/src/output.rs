@@ -68,7 +68,10 @@ impl Output {
     pub fn size(&self) -> u64 {
         match &self.body {
             Body::Text(text) => text.len() as u64,
-            Body::Base64(text) => (text.len() / 4 * 3) as u64,
+            Body::Base64(text) => {
+                let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
+                (text.len() / 4 * 3).saturating_sub(padding) as u64
+            }
             Body::Blob { size, .. } => *size,
         }
     }
@@ -150,5 +153,19 @@ impl NotExecuted {
             Self::Cancelled => "cancelled",
             Self::RunEnded => "run_ended",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_that_of_the_bytes() {
+        let size = |body| Output { media_type: "a/b".to_owned(), body, truncated_from: None }.size();
+        for (text, bytes) in [("", 0), ("AA==", 1), ("AAA=", 2), ("AAAA", 3), ("AAAAAA==", 4)] {
+            assert_eq!(size(Body::Base64(text.to_owned())), bytes, "{text}");
+        }
+        assert_eq!(size(Body::Text("\u{20ac}".to_owned())), 3);
     }
 }

@@ -62,8 +62,31 @@ pub struct Session {
     pub recent_inputs: VecDeque<(InputId, u64)>,
     /// The latest ended calls, oldest first.
     pub recent_calls: VecDeque<EndedCall>,
+    /// Calls of completed steps over all runs, oldest first: what rules over earlier calls read.
+    pub history: Vec<Arc<PastCall>>,
     /// Closed for good.
     pub closed: bool,
+}
+
+/// A call of a completed step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastCall {
+    /// The run.
+    pub run: u32,
+    /// The call.
+    pub call: CallId,
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The arguments, redacted where the tool says so; absent if unreadable.
+    pub args: Option<serde_json::Value>,
+    /// How it ended.
+    pub end: CallEnd,
+    /// It was answered with an earlier outcome.
+    pub replayed: bool,
+    /// What came back, as the model was shown it.
+    pub result: String,
+    /// When it was decided.
+    pub decided_at: Timestamp,
 }
 
 /// What a session was opened with.
@@ -219,6 +242,8 @@ pub struct Call {
     pub tags: BTreeSet<Tag>,
     /// The caller's idempotency key.
     pub idempotency_key: Option<String>,
+    /// When it was decided.
+    pub decided_at: Timestamp,
     /// The call it was edited from.
     pub edited_from: Option<CallId>,
     /// The approval it waits or waited for.
@@ -293,6 +318,7 @@ impl Session {
             idempotency: Arc::default(),
             recent_inputs: VecDeque::new(),
             recent_calls: VecDeque::new(),
+            history: Vec::new(),
             closed: false,
         }
     }

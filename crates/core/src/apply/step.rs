@@ -8,8 +8,9 @@ use super::{ballot_text, call_views, only_ballot};
 use crate::ask::Entry;
 use crate::event::CallEnd;
 use crate::id::CallId;
+use crate::json::Json;
 use crate::proposal::{BallotVerdict, Proposal};
-use crate::session::{Call, CallState, EndedState, Phase, Round, Session, Step};
+use crate::session::{Call, CallState, EndedState, PastCall, Phase, Round, Session, Step};
 
 /// Turns the answered round into a step that holds its calls. Does nothing when the step is open already.
 pub(super) fn open_step(session: &mut Session) {
@@ -50,11 +51,28 @@ pub(super) fn complete_step(session: &mut Session) {
     }
     let results: Vec<Entry> =
         step.calls.iter().filter(|call| call.edited_from.is_none()).map(|call| result(step, call)).collect();
+    let past: Vec<_> = step.calls.iter().filter_map(|call| past_call(run.no, call)).map(Arc::new).collect();
     run.steps += 1;
     run.rejections = if step.any_accepted { 0 } else { run.rejections + 1 };
     run.parse_failures = if step.any_malformed { run.parse_failures + 1 } else { 0 };
     run.phase = Phase::Asking(Round { step: step.no + 1, round: 1, attempt: 1, ballots: BTreeMap::new() });
     session.transcript.extend(results.into_iter().map(Arc::new));
+    session.history.extend(past);
+}
+
+/// What is kept of an ended call for the rules over earlier calls.
+fn past_call(run: u32, call: &Call) -> Option<PastCall> {
+    let CallState::Ended(ended) = &call.state else { return None };
+    Some(PastCall {
+        run,
+        call: call.id.clone(),
+        tool: call.tool_text.clone(),
+        args: call.shown_args.as_ref().map(Json::value),
+        end: ended.end,
+        replayed: ended.replayed,
+        result: ended.shown.clone(),
+        decided_at: call.decided_at,
+    })
 }
 
 /// What the model is told of a call it asked for; an edited call answers for its original.

@@ -102,6 +102,7 @@ impl Draft<'_> {
             run: run_no,
             step,
             index,
+            decided_at: self.at,
             edited_from: edited.cloned(),
             tool: tool.map(|tool| tool.id.clone()),
             tool_version: tool.map(|tool| tool.version),

@@ -24,6 +24,8 @@ pub struct CallDecided {
     pub step: u32,
     /// Place within the step, from 0.
     pub index: u32,
+    /// When it was decided; rules over time read it.
+    pub decided_at: Timestamp,
     /// The call whose approver wrote these arguments instead.
     pub edited_from: Option<CallId>,
     /// The tool, if it exists.
