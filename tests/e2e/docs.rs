@@ -79,7 +79,7 @@ fn smallest_events() -> Vec<Event> {
             "content": {"ballot": ballot, "redacted": []}}),
         json!({"kind": "consensus_decided", "run": 1, "step": 1, "round": 1, "k": 1, "tally": {"groups": [], "unreadable": []},
             "result": "rejected"}),
-        json!({"kind": "call_decided", "call": call, "run": 1, "step": 1, "index": 0, "tags": [], "decision": "reject",
+        json!({"kind": "call_decided", "call": call, "run": 1, "step": 1, "index": 0, "decided_at": 0, "tags": [], "decision": "reject",
             "layer": "form", "rules": [], "args_bytes": 0, "content": {"tool": "t", "redacted": false}}),
         json!({"kind": "call_dispatched", "call": call, "run": 1, "step": 1, "dispatch": dispatch}),
         json!({"kind": "call_acknowledged", "call": call, "attempt": 1, "instance": "i"}),
