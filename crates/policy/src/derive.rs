@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::exact;
 use crate::place::Place;
 
 mod command;
@@ -217,9 +216,4 @@ fn is_secret(place: &Place, secret: &[String]) -> bool {
         inner.strip_prefix(outer).is_some_and(|rest| outer.is_empty() || rest.is_empty() || rest.starts_with('/'))
     };
     secret.iter().any(|pointer| covers(pointer, place) || covers(place, pointer))
-}
-
-/// The JSON kind in words, for details.
-pub(crate) fn kind_of(value: &Value) -> &'static str {
-    exact::kind(value)
 }

@@ -7,11 +7,24 @@
 pub mod args;
 mod cedar;
 pub mod derive;
+mod engine;
 mod exact;
 mod facts;
 mod fault;
 mod finding;
+mod form;
+pub mod grant;
+pub mod history;
+pub mod origin;
 mod place;
 mod rule;
+pub mod semantic;
 pub mod shown;
-pub use facts::*;
+
+pub use cedar::{CedarAnswer, CedarForm};
+pub use engine::Policy;
+pub use facts::{CallStatus, Class, EarlierCall, Facts, Principal, Risk, SessionFacts, ToolFacts, Venue};
+pub use fault::Fault;
+pub use finding::{Code, Decision, Finding, First, Judgement, Layer, Outcome};
+pub use form::{ExampleCall, LintMode, ListRule, PolicyExample, PolicyForm};
+pub use rule::{Absent, Effect, InvalidRuleId, Mode, RuleId, Scope, Selector};

@@ -157,7 +157,8 @@ pub struct Selector {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Registry<'a> {
     pub(crate) tools: &'a BTreeMap<String, ToolFacts>,
-    pub(crate) profiles: &'a BTreeSet<String>,
+    /// Profiles with their tools.
+    pub(crate) profiles: &'a BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A selector with its tools named.
@@ -202,7 +203,7 @@ impl Selector {
                 faults.add(format!("{at}/tags"), "tag_exists", format!("no tool has the tag `{tag}`"));
             }
         }
-        for name in self.profiles.iter().filter(|name| !registry.profiles.contains(*name)) {
+        for name in self.profiles.iter().filter(|name| !registry.profiles.contains_key(*name)) {
             faults.add(format!("{at}/profiles"), "profile_exists", format!("there is no profile `{name}`"));
         }
         let before = faults.count();
@@ -210,6 +211,13 @@ impl Selector {
             registry.tools.values().filter(|tool| self.fits(tool)).map(|tool| tool.id.clone()).collect();
         if tools.is_empty() && (self.all || narrows) && faults.count() == before {
             faults.add(at, "selects_something", "no tool fits all of these keys, so the rule would never apply");
+        }
+        for name in &self.profiles {
+            let reached = registry.profiles.get(name).is_none_or(|has| has.iter().any(|tool| tools.contains(tool)));
+            if !reached && !tools.is_empty() {
+                let detail = format!("the profile `{name}` has none of the selected tools");
+                faults.add(format!("{at}/profiles"), "selects_something", detail);
+            }
         }
         Selected { tools, profiles: self.profiles.clone() }
     }

@@ -115,11 +115,11 @@ fn arguments(rule: &ExecutableForm, words: &[String]) -> Result<(), String> {
     if rule.max_args.is_some_and(|max| u32::try_from(words.len()).map_or(true, |count| count > max)) {
         return Err(format!("takes at most {} words", rule.max_args.unwrap_or_default()));
     }
-    if let Some(first) = &rule.first {
-        if !words.first().is_some_and(|word| first.contains(word)) {
-            let names: Vec<&str> = first.iter().map(String::as_str).collect();
-            return Err(format!("must be followed by {}", names.join(", ")));
-        }
+    if let Some(first) = &rule.first
+        && !words.first().is_some_and(|word| first.contains(word))
+    {
+        let names: Vec<&str> = first.iter().map(String::as_str).collect();
+        return Err(format!("must be followed by {}", names.join(", ")));
     }
     for word in words.iter().filter(|word| is_flag(word)) {
         if denies(&rule.flags_denied, word) {

@@ -85,15 +85,16 @@ fn conditions(rule: &ArgumentRule, at: &str, faults: &mut Faults) {
 }
 
 fn bounds(rule: &ArgumentRule, at: &str, faults: &mut Faults) {
-    if let (Some(min), Some(max)) = (&rule.min, &rule.max) {
-        if exact::compare(min, max) != Some(Ordering::Less) && exact::compare(min, max) != Some(Ordering::Equal) {
-            faults.add(format!("{at}/max"), "contradiction", format!("is below `min` ({min}), so nothing would pass"));
-        }
+    if let (Some(min), Some(max)) = (&rule.min, &rule.max)
+        && exact::compare(min, max) != Some(Ordering::Less)
+        && exact::compare(min, max) != Some(Ordering::Equal)
+    {
+        faults.add(format!("{at}/max"), "contradiction", format!("is below `min` ({min}), so nothing would pass"));
     }
-    if let (Some(min), Some(max)) = (rule.min_len, rule.max_len) {
-        if min > max {
-            faults.add(format!("{at}/max_len"), "contradiction", "is below `min_len`, so nothing would pass");
-        }
+    if let (Some(min), Some(max)) = (rule.min_len, rule.max_len)
+        && min > max
+    {
+        faults.add(format!("{at}/max_len"), "contradiction", "is below `min_len`, so nothing would pass");
     }
 }
 
@@ -107,10 +108,11 @@ fn lists(rule: &ArgumentRule, at: &str, faults: &mut Faults) {
             faults.add(format!("{at}/{key}"), "bound", format!("has more than {MAX_LIST} values"));
         }
     }
-    if let (Some(allowed), Some(denied)) = (&rule.one_of, &rule.not_one_of) {
-        if !allowed.is_empty() && allowed.iter().all(|one| denied.iter().any(|other| exact::same(one, other))) {
-            faults.add(format!("{at}/not_one_of"), "contradiction", "denies every value of `one_of`");
-        }
+    if let (Some(allowed), Some(denied)) = (&rule.one_of, &rule.not_one_of)
+        && !allowed.is_empty()
+        && allowed.iter().all(|one| denied.iter().any(|other| exact::same(one, other)))
+    {
+        faults.add(format!("{at}/not_one_of"), "contradiction", "denies every value of `one_of`");
     }
 }
 

@@ -121,7 +121,7 @@ fn domain(name: &str) -> Result<(String, Option<IpAddr>), Refused> {
     if name.is_empty() || name.split('.').any(str::is_empty) {
         return Err(Refused::Url("an empty part in the host"));
     }
-    if !name.is_ascii() {
+    if !name.is_ascii() || name.contains('%') {
         return Err(Refused::Url("a host beyond ASCII under a scheme that does not encode it"));
     }
     let name = name.to_ascii_lowercase();

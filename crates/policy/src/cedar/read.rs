@@ -1,0 +1,232 @@
+//! Reading policy texts: bounds before the parser sees them, ids, annotations, and what each policy reads. What is not
+//! here: validating against the tools (`compile`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use cedar_policy::ffi::DetailedError;
+use cedar_policy::{Effect, Policy, PolicyId, PolicySet};
+use serde_json::Value;
+
+use super::{MAX_NESTING, MAX_POLICIES, MAX_TEXT, MAX_TOKENS};
+use crate::fault::Faults;
+use crate::rule::RuleId;
+
+/// A policy with what the engine must know of it.
+#[derive(Debug, Clone)]
+pub(super) struct Parsed {
+    pub(super) policy: Policy,
+    pub(super) info: Info,
+}
+
+/// What the engine must know of a policy.
+#[derive(Debug, Clone)]
+pub(super) struct Info {
+    /// `<set>/<policy>`.
+    pub(super) id: String,
+    /// A permit that wants a human.
+    pub(super) escalates: bool,
+    /// Paths below `context` that it reads.
+    pub(super) reads: BTreeSet<Vec<String>>,
+    /// The same as names, for findings.
+    pub(super) looked_at: Vec<String>,
+}
+
+/// Parses a set. Faults point at `at`, the text's place, with line and column in words.
+pub(super) fn parse(set: &RuleId, text: &str, at: &str, faults: &mut Faults) -> Vec<Parsed> {
+    if text.len() > MAX_TEXT {
+        faults.add(at, "bound", format!("has more than {MAX_TEXT} bytes; split the set"));
+        return Vec::new();
+    }
+    if let Err((offset, what)) = bounded(text) {
+        faults.add(at, "bound", format!("{}: {what}", place(text, offset)));
+        return Vec::new();
+    }
+    let parsed = match PolicySet::from_str(text) {
+        Ok(parsed) => parsed,
+        Err(errors) => {
+            for error in errors.iter() {
+                report(text, at, "policy_syntax", &DetailedError::from(error), faults);
+            }
+            return Vec::new();
+        }
+    };
+    if parsed.num_of_templates() > 0 {
+        faults.add(at, "template", "policies with `?principal` or `?resource` are templates; write the value");
+    }
+    if parsed.is_empty() {
+        faults.add(at, "policies", "has no policy; with nothing permitted every call would be denied");
+    }
+    if parsed.num_of_policies() > MAX_POLICIES {
+        faults.add(at, "bound", format!("has more than {MAX_POLICIES} policies; split the set"));
+        return Vec::new();
+    }
+    // The parser numbers them `policy0`, `policy1`, …, in the order of the text.
+    let numbered: BTreeMap<usize, &Policy> = parsed
+        .policies()
+        .filter_map(|policy| Some((policy.id().to_string().strip_prefix("policy")?.parse().ok()?, policy)))
+        .collect();
+    let mut names = BTreeSet::new();
+    numbered.into_iter().filter_map(|(number, policy)| one(set, number, policy, at, &mut names, faults)).collect()
+}
+
+fn one(
+    set: &RuleId,
+    number: usize,
+    policy: &Policy,
+    at: &str,
+    names: &mut BTreeSet<String>,
+    faults: &mut Faults,
+) -> Option<Parsed> {
+    let position = number + 1;
+    let name = match policy.annotation("id").map(RuleId::new) {
+        None => format!("p{position}"),
+        Some(Ok(name)) => name.to_string(),
+        Some(Err(error)) => {
+            faults.add(at, "policy_id", format!("policy {position}: {error}"));
+            return None;
+        }
+    };
+    if !names.insert(name.clone()) {
+        faults.add(at, "policy_id", format!("policy {position}: the id `{name}` is used twice"));
+    }
+    let forbids = policy.effect() == Effect::Forbid;
+    let mut escalates = false;
+    for (key, value) in policy.annotations() {
+        match key {
+            "id" | "doc" => {}
+            "effect" if value == "escalate" && !forbids => escalates = true,
+            "effect" if forbids => {
+                let detail = format!("policy `{name}`: a forbid forbids; `@effect` belongs on a permit");
+                faults.add(at, "annotation", detail);
+            }
+            "effect" => {
+                faults.add(at, "annotation", format!("policy `{name}`: the only effect is `@effect(\"escalate\")`"));
+            }
+            other => {
+                let detail = format!("policy `{name}`: `@{other}` is unknown; there are `@id`, `@effect` and `@doc`");
+                faults.add(at, "annotation", detail);
+            }
+        }
+    }
+    let mut reads = BTreeSet::new();
+    match policy.to_json() {
+        Ok(json) => paths(&json, &mut reads, 0),
+        Err(_) => faults.add(at, "policy_syntax", format!("policy `{name}` cannot be read")),
+    }
+    let looked_at = looked_at(&reads);
+    let id = format!("{set}/{name}");
+    Some(Parsed { policy: policy.new_id(PolicyId::new(&id)), info: Info { id, escalates, reads, looked_at } })
+}
+
+/// The longest paths, as names.
+fn looked_at(reads: &BTreeSet<Vec<String>>) -> Vec<String> {
+    let longest =
+        reads.iter().filter(|path| !reads.iter().any(|other| other.len() > path.len() && other.starts_with(path)));
+    longest.map(|path| format!("context.{}", path.join("."))).collect()
+}
+
+/// Collects the paths below `context` that an expression in Cedar's JSON form reads or asks for with `has`.
+fn paths(node: &Value, found: &mut BTreeSet<Vec<String>>, depth: usize) {
+    // Deeper than the bounds on the text allow.
+    if depth > MAX_TOKENS * 4 {
+        return;
+    }
+    match node {
+        Value::Object(map) => {
+            for key in [".", "has"] {
+                if let Some(access) = map.get(key)
+                    && let Some(path) = path_of(access)
+                {
+                    found.insert(path);
+                }
+            }
+            map.values().for_each(|child| paths(child, found, depth + 1));
+        }
+        Value::Array(items) => items.iter().for_each(|child| paths(child, found, depth + 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The path of an access `{left, attr}` that starts at `context`.
+fn path_of(access: &Value) -> Option<Vec<String>> {
+    let mut path = Vec::new();
+    let mut access = access;
+    loop {
+        path.push(access.get("attr")?.as_str()?.to_owned());
+        let left = access.get("left")?;
+        if left.get("Var").is_some_and(|name| name == "context") {
+            path.reverse();
+            return Some(path);
+        }
+        access = left.get(".")?;
+    }
+}
+
+/// Bounds the nesting and the length of each policy, before a recursive reader sees the text.
+fn bounded(text: &str) -> Result<(), (usize, String)> {
+    let mut nesting = 0_usize;
+    let mut tokens = 0_usize;
+    let mut chars = text.char_indices().peekable();
+    while let Some((offset, c)) = chars.next() {
+        match c {
+            '"' => {
+                let mut escaped = false;
+                for (_, inner) in chars.by_ref() {
+                    match inner {
+                        '\\' if !escaped => escaped = true,
+                        '"' if !escaped => break,
+                        _ => escaped = false,
+                    }
+                }
+                tokens += 1;
+            }
+            '/' if chars.peek().is_some_and(|(_, next)| *next == '/') => {
+                // A comment ends with its line.
+                while chars.next_if(|(_, inner)| *inner != '\n' && *inner != '\r').is_some() {}
+            }
+            '(' | '[' | '{' => {
+                nesting += 1;
+                tokens += 1;
+                if nesting > MAX_NESTING {
+                    return Err((offset, format!("more than {MAX_NESTING} brackets inside each other")));
+                }
+            }
+            ')' | ']' | '}' => nesting = nesting.saturating_sub(1),
+            ';' if nesting == 0 => tokens = 0,
+            c if c.is_whitespace() => {}
+            c if c.is_alphanumeric() || c == '_' => {
+                while chars.next_if(|(_, inner)| inner.is_alphanumeric() || *inner == '_').is_some() {}
+                tokens += 1;
+            }
+            _ => tokens += 1,
+        }
+        if tokens > MAX_TOKENS {
+            return Err((offset, format!("a policy with more than {MAX_TOKENS} words and signs; split it")));
+        }
+    }
+    Ok(())
+}
+
+/// Reports an error of the parser or validator, and those inside it.
+pub(super) fn report(text: &str, at: &str, rule: &'static str, error: &DetailedError, faults: &mut Faults) {
+    let start = error.source_locations.first().map(|label| label.loc.start);
+    let place = start.map_or_else(String::new, |offset| format!("{}: ", place(text, offset)));
+    let help = error.help.as_ref().map_or_else(String::new, |help| format!(" ({help})"));
+    faults.add(at, rule, format!("{place}{}{help}", error.message));
+    for inner in &error.related {
+        report(text, at, rule, inner, faults);
+    }
+}
+
+/// Line and column of a byte, from 1.
+pub(super) fn place(text: &str, offset: usize) -> String {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = text.get(..end).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}")
+}

@@ -1,0 +1,216 @@
+//! The shape of values as Cedar types: from JSON Schema, and written as a Cedar schema. What is not here: values
+//! (`convert`).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// A Cedar type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Flag,
+    Long,
+    Decimal,
+    Set(Box<Self>),
+    Record(Fields),
+}
+
+/// The fields of a record.
+pub(super) type Fields = BTreeMap<String, Field>;
+
+/// One field of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) kind: Kind,
+    pub(super) required: bool,
+}
+
+impl Field {
+    pub(super) const fn required(kind: Kind) -> Self {
+        Self { kind, required: true }
+    }
+
+    pub(super) const fn optional(kind: Kind) -> Self {
+        Self { kind, required: false }
+    }
+}
+
+/// Levels of a schema that are followed; deeper values are not shown to policies.
+const MAX_DEPTH: usize = 12;
+
+/// The arguments of a tool as far as Cedar can type them.
+pub(super) fn of_arguments(schema: &Value) -> Fields {
+    match of_schema(schema, schema, 0) {
+        Some((Kind::Record(fields), _)) => fields,
+        _ => Fields::new(),
+    }
+}
+
+/// The type of a schema, and whether it allows null; `None` where Cedar cannot say it.
+fn of_schema(root: &Value, schema: &Value, depth: usize) -> Option<(Kind, bool)> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+        return of_schema(root, root.pointer(target.strip_prefix('#')?)?, depth + 1);
+    }
+    if let Some(branches) = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array)
+        && schema.get("type").is_none()
+    {
+        return one_or_null(root, branches, depth);
+    }
+    let (name, nullable) = type_name(schema)?;
+    let kind = match name {
+        "string" => Kind::Text,
+        "boolean" => Kind::Flag,
+        "integer" => Kind::Long,
+        "number" => Kind::Decimal,
+        "array" => {
+            let items = schema.get("items").filter(|_| schema.get("prefixItems").is_none())?;
+            let (kind, null_inside) = of_schema(root, items, depth + 1)?;
+            // A null inside a list would vanish from the set.
+            if null_inside {
+                return None;
+            }
+            Kind::Set(Box::new(kind))
+        }
+        "object" => Kind::Record(record(root, schema, depth)),
+        _ => return None,
+    };
+    Some((kind, nullable))
+}
+
+fn record(root: &Value, schema: &Value, depth: usize) -> Fields {
+    let declared = schema.get("properties").and_then(Value::as_object);
+    let needed = schema.get("required").and_then(Value::as_array);
+    let needs = |name: &str| needed.is_some_and(|names| names.iter().any(|one| one == name));
+    declared
+        .into_iter()
+        .flatten()
+        // Names that begin like Cedar's own are kept out of its schema.
+        .filter(|(name, _)| !name.starts_with("__"))
+        .filter_map(|(name, schema)| {
+            let (kind, nullable) = of_schema(root, schema, depth + 1)?;
+            Some((name.clone(), Field { kind, required: needs(name) && !nullable }))
+        })
+        .collect()
+}
+
+/// `anyOf [T, null]`, as some generators write an optional value.
+fn one_or_null(root: &Value, branches: &[Value], depth: usize) -> Option<(Kind, bool)> {
+    let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
+    let mut kinds = branches.iter().filter(|branch| !is_null(branch)).map(|branch| of_schema(root, branch, depth + 1));
+    let (first, mut nullable) = kinds.next()??;
+    for other in kinds {
+        let (kind, null) = other?;
+        if kind != first {
+            return None;
+        }
+        nullable |= null;
+    }
+    Some((first, nullable || branches.iter().any(is_null)))
+}
+
+/// The one JSON type of a schema, and whether null is allowed beside it.
+fn type_name(schema: &Value) -> Option<(&str, bool)> {
+    match schema.get("type") {
+        Some(Value::String(name)) => Some((name, false)),
+        Some(Value::Array(names)) => {
+            let mut others = names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            let one = others.next()?;
+            others.next().is_none().then(|| (one, names.iter().any(|name| name == "null")))
+        }
+        Some(_) => None,
+        None => {
+            if schema.get("properties").is_some_and(Value::is_object) {
+                return Some(("object", false));
+            }
+            let one = schema.get("const").map(std::slice::from_ref);
+            let listed = one.or_else(|| schema.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
+            let mut names = listed.iter().filter(|value| !value.is_null()).map(|value| match value {
+                Value::String(_) => "string",
+                Value::Bool(_) => "boolean",
+                Value::Number(number) if number.is_i64() => "integer",
+                Value::Number(_) => "number",
+                Value::Null | Value::Array(_) | Value::Object(_) => "",
+            });
+            let first = names.next()?;
+            names.all(|name| name == first).then(|| (first, listed.iter().any(Value::is_null)))
+        }
+    }
+}
+
+impl Kind {
+    /// As a type of Cedar's schema in JSON.
+    pub(super) fn to_schema(&self) -> Value {
+        match self {
+            Self::Text => json!({"type": "String"}),
+            Self::Flag => json!({"type": "Boolean"}),
+            Self::Long => json!({"type": "Long"}),
+            Self::Decimal => json!({"type": "Extension", "name": "decimal"}),
+            Self::Set(element) => json!({"type": "Set", "element": element.to_schema()}),
+            Self::Record(fields) => record_schema(fields),
+        }
+    }
+
+    /// The type at a path of field names, as far as records lead; `None` if a record on the way has no such field.
+    pub(super) fn at(&self, path: &[String]) -> Option<&Self> {
+        let Some((first, rest)) = path.split_first() else { return Some(self) };
+        match self {
+            Self::Record(fields) => fields.get(first).and_then(|field| field.kind.at(rest)),
+            Self::Text | Self::Flag | Self::Long | Self::Decimal | Self::Set(_) => None,
+        }
+    }
+}
+
+/// A record as a type of Cedar's schema in JSON.
+pub(super) fn record_schema(fields: &Fields) -> Value {
+    let attributes: Map<String, Value> = fields
+        .iter()
+        .map(|(name, field)| {
+            let mut kind = field.kind.to_schema();
+            if let Value::Object(map) = &mut kind {
+                map.insert("required".to_owned(), Value::Bool(field.required));
+            }
+            (name.clone(), kind)
+        })
+        .collect();
+    json!({"type": "Record", "attributes": attributes})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_become_types_as_far_as_they_can() {
+        let schema = json!({"type": "object", "required": ["to", "maybe"], "properties": {
+            "to": {"type": "string"}, "n": {"type": "integer"}, "f": {"type": "number"}, "b": {"type": "boolean"},
+            "maybe": {"type": ["string", "null"]}, "opt": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "tags": {"type": "array", "items": {"type": "string"}}, "any": {}, "mixed": {"type": ["string", "integer"]},
+            "holes": {"type": "array", "items": {"type": ["string", "null"]}}, "tuple": {"type": "array"},
+            "pick": {"enum": ["a", "b"]}, "odd": {"enum": ["a", 1]}, "one": {"const": 3},
+            "ref": {"$ref": "#/$defs/x"}, "loop": {"$ref": "#/properties/loop"}, "__entity": {"type": "string"},
+            "deep": {"type": "object", "properties": {"x": {"type": "string"}}}},
+            "$defs": {"x": {"type": "boolean"}}});
+        let fields = of_arguments(&schema);
+        let kind = |name: &str| fields.get(name).map(|field| (field.kind.clone(), field.required));
+        assert_eq!(kind("to"), Some((Kind::Text, true)));
+        assert_eq!(kind("n"), Some((Kind::Long, false)));
+        assert_eq!(kind("f"), Some((Kind::Decimal, false)));
+        assert_eq!(kind("maybe"), Some((Kind::Text, false)));
+        assert_eq!(kind("opt"), Some((Kind::Long, false)));
+        assert_eq!(kind("tags"), Some((Kind::Set(Box::new(Kind::Text)), false)));
+        assert_eq!(kind("pick"), Some((Kind::Text, false)));
+        assert_eq!(kind("one"), Some((Kind::Long, false)));
+        assert_eq!(kind("ref"), Some((Kind::Flag, false)));
+        for name in ["any", "mixed", "holes", "tuple", "odd", "loop", "__entity"] {
+            assert_eq!(kind(name), None, "{name}");
+        }
+        let record = Kind::Record(fields);
+        assert_eq!(record.at(&["deep".to_owned(), "x".to_owned()]), Some(&Kind::Text));
+        assert_eq!(record.at(&["deep".to_owned(), "y".to_owned()]), None);
+        assert_eq!(record.at(&["to".to_owned(), "y".to_owned()]), None);
+    }
+}
