@@ -1,11 +1,14 @@
 //! End-to-end tests in one binary: one file per user-visible area, each through the public interfaces of a real server.
 
 mod approvals;
+mod audit;
 mod channel;
 mod client_venue;
 mod docs;
 mod field_cases;
 mod lifecycle;
 mod loops;
+mod models;
 mod openapi;
+mod outputs;
 mod server_venue;

@@ -8,12 +8,14 @@ pub mod fake_model;
 pub mod fake_tool;
 pub mod server;
 pub mod tenants;
+pub mod wild_model;
 pub mod world;
 
 pub use caller::Caller;
 pub use fake_model::FakeModel;
 pub use fake_tool::FakeTool;
 pub use server::{Backend, TestServer};
+pub use wild_model::{Wild, WildModel};
 
 /// The longest that any awaited condition may take.
 pub const WAIT: std::time::Duration = std::time::Duration::from_secs(30);
