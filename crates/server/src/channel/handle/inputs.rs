@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use toolgate_core::id::{InputId, SessionId};
-use toolgate_core::input::{self, ApprovalAnswer, ApprovalDecision, Input, Stop};
-use toolgate_core::json::Json;
+use toolgate_core::input::{self, ApprovalAnswer, Input, Stop};
 use toolgate_core::reason::RefusalCode;
 use toolgate_store::ApprovalStatus;
 
@@ -15,6 +14,7 @@ use crate::caller::Scope;
 use crate::channel::follow::{Followed, stream_event};
 use crate::error::{ApiError, ErrorCode};
 use crate::sessions::Opened;
+use crate::wire::approval::{DecideApproval, Verdict};
 use crate::wire::frame::{Approval, ApprovalVerdict, Cancel, Message, Request, SessionCursor};
 use crate::wire::session::{LimitsAsked, StartSession, checked_text};
 
@@ -68,21 +68,14 @@ impl Driver {
     pub(super) async fn approval(&self, frame: Approval) -> Result<(), ApiError> {
         let connection = &self.connection;
         require(connection, Scope::ApprovalsWrite)?;
-        within("/message", frame.message.as_deref())?;
-        let decision = match (frame.decision, frame.message, frame.arguments) {
-            (ApprovalVerdict::Approve, None, None) => ApprovalDecision::Approve,
-            (ApprovalVerdict::Deny, message, None) => ApprovalDecision::Deny { message },
-            (ApprovalVerdict::Edit, None, Some(arguments)) => {
-                ApprovalDecision::Edit { args: Json::from_value(&arguments) }
-            }
-            (ApprovalVerdict::Edit, _, None) => return Err(ApiError::invalid("/arguments", "`edit` needs them")),
-            (ApprovalVerdict::Approve | ApprovalVerdict::Deny, _, Some(_)) => {
-                return Err(ApiError::invalid("/arguments", "only with `edit`"));
-            }
-            (ApprovalVerdict::Approve | ApprovalVerdict::Edit, Some(_), _) => {
-                return Err(ApiError::invalid("/message", "only with `deny`"));
-            }
+        let verdict = match frame.decision {
+            ApprovalVerdict::Approve => Verdict::Approve,
+            ApprovalVerdict::Deny => Verdict::Deny,
+            ApprovalVerdict::Edit => Verdict::Edit,
         };
+        let (message, arguments) = (frame.message, frame.arguments);
+        let decision =
+            DecideApproval { decision: verdict, digest: frame.digest, message, arguments }.into_decision()?;
         let approval = frame.approval_id;
         let by = connection.caller.actor.clone();
         let answer = ApprovalAnswer { approval: approval.clone(), by, digest: frame.digest, decision };

@@ -1,0 +1,111 @@
+//! Calls that the server runs: what the tool is sent, what is kept of its answer, what is said when none came.
+
+use serde_json::{Value, json};
+use toolgate_tests::{FakeTool, TestServer};
+
+/// A bundle whose model calls `tool` once and is done; `changes` go over the tool's contract.
+fn bundle(executor: &Value, changes: Value) -> Value {
+    let mut tool = json!({"description": "Works.", "venue": "server", "executor": executor,
+        "parameters": {"properties": {"n": {"type": "integer"}}, "required": ["n"]}});
+    for (key, value) in changes.as_object().unwrap() {
+        tool[key] = value.clone();
+    }
+    json!({
+        "version": 1,
+        "tools": {"work": tool},
+        "models": {"m": {"provider": "scripted", "script": [
+            {"calls": [{"tool": "work", "args": {"n": 18_446_744_073_709_551_615_u64}}]}, {"done": "over"}]}},
+        "default_model": "m",
+        "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 60000},
+        "profiles": {"default": {"tools": ["work"]}}
+    })
+}
+
+/// How the one call of a session under this bundle ended, as its event shows it.
+async fn outcome(bundle: &Value) -> Value {
+    let (server, caller) = TestServer::with_bundle(bundle).await;
+    let id = caller.open("default", "go").await;
+    let session = caller.until_ended(&id, 1).await;
+    assert_eq!(session["run"]["ending"], "done", "{session:#}");
+    caller.verified(&id).await;
+    let ended = caller.events_of(&id, "call_ended").await;
+    assert_eq!(ended.len(), 1);
+    server.stop().await;
+    ended[0].clone()
+}
+
+#[tokio::test]
+async fn the_tool_gets_the_judged_bytes_and_the_call_id_as_key() {
+    let tool = FakeTool::ok().await;
+    let outcome = outcome(&bundle(&tool.executor("work"), json!({}))).await;
+    assert_eq!(outcome["status"], "ok");
+    let journal = tool.journal();
+    assert_eq!(journal.len(), 1);
+    assert_eq!(journal[0].body, r#"{"n":18446744073709551615}"#);
+    assert_eq!(journal[0].idempotency_key, journal[0].call_id);
+    assert!(journal[0].call_id.starts_with("call_"));
+}
+
+#[tokio::test]
+async fn a_failure_of_the_tool_is_told_with_its_words() {
+    let tool = FakeTool::start(|_| (422, b"no such row".to_vec())).await;
+    let outcome = outcome(&bundle(&tool.executor("work"), json!({}))).await;
+    assert_eq!(
+        (&outcome["status"], &outcome["content"]["outcome_detail"]),
+        (&json!("failed"), &json!("the tool answered 422"))
+    );
+    assert!(outcome["content"]["output"].to_string().contains("no such row"), "{outcome}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = FakeTool::ok().await;
+    let tool = FakeTool::start(|_| (307, Vec::new())).await;
+    let outcome = outcome(&bundle(&tool.executor("work"), json!({}))).await;
+    assert_eq!(outcome["content"]["outcome_detail"], "the tool answered 307");
+    assert!(elsewhere.journal().is_empty());
+}
+
+#[tokio::test]
+async fn output_is_cut_at_the_tools_limit() {
+    let tool = FakeTool::start(|_| (200, b"x".repeat(5_000))).await;
+    let outcome = outcome(&bundle(&tool.executor("work"), json!({"max_output_bytes": 100}))).await;
+    assert_eq!((&outcome["status"], &outcome["content"]["output"]["truncated_from"]), (&json!("ok"), &json!(5_000)));
+}
+
+#[tokio::test]
+async fn silence_is_a_time_out_that_may_have_happened() {
+    let tool = FakeTool::ok().await;
+    tool.hold();
+    let outcome = outcome(&bundle(&tool.executor("work"), json!({"timeout_ms": 200}))).await;
+    assert_eq!(outcome["status"], "timed_out");
+    assert!(
+        outcome["content"]["outcome_detail"].as_str().is_some_and(|detail| detail.contains("may have happened")),
+        "{outcome}"
+    );
+    assert_eq!(tool.journal().len(), 1, "a call that may have happened was sent again");
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_was_not_sent() {
+    for executor in [
+        json!({"http": {"url": "http://127.0.0.1:1/"}}),
+        // Never allowed, not even where private addresses are.
+        json!({"http": {"url": "http://169.254.169.254/latest"}}),
+        json!({"http": {"url": "http://127.0.0.1:1/", "bearer_env": "PATH"}}),
+    ] {
+        let outcome = outcome(&bundle(&executor, json!({}))).await;
+        assert_eq!(outcome["status"], "failed");
+        assert!(
+            outcome["content"]["outcome_detail"].as_str().is_some_and(|detail| detail.contains("nothing was sent")),
+            "{outcome}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_builtin_runs_inside() {
+    let outcome = outcome(&bundle(&json!({"builtin": "echo"}), json!({}))).await;
+    assert_eq!(outcome["status"], "ok");
+    assert!(outcome["content"]["output"].to_string().contains("18446744073709551615"), "{outcome}");
+}
