@@ -1,6 +1,9 @@
 //! A session from its start to its close: aliases, idempotency keys, further messages, cancelling, narrower bounds, waits,
 //! hung-up callers, restarts. What is not here: lists (`listing`), approvals, bad requests.
 
+mod repeats;
+mod stops;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use toolgate_tests::world::{usual, with};
@@ -21,119 +24,6 @@ fn prompt(text: &str) -> Value {
 /// POST with an idempotency key.
 async fn keyed(caller: &Caller, path: &str, key: &str, body: &Value) -> toolgate_tests::caller::Answer {
     Caller::send(caller.request(Method::POST, path).header("Idempotency-Key", key).json(body)).await
-}
-
-async fn aliases(backend: Backend) {
-    let (model, tool) = (FakeModel::start_with(vec![FakeModel::text("done")], true).await, FakeTool::ok().await);
-    let server = TestServer::start(backend).await;
-    let caller = server.caller();
-    caller.put_bundle(&usual(&model, &tool)).await;
-    let body = json!({"id": "ticket-17", "profile": "default", "prompt": "one", "metadata": {"a": "b"}});
-    let first = caller.post("/v1/sessions", &body).await.expect(201);
-    let id = first.json()["id"].as_str().unwrap().to_owned();
-    assert_eq!(first.headers["location"], format!("/v1/sessions/{id}"));
-    assert_eq!(first.json()["alias"], "ticket-17");
-    // The same body in another spelling is the same body.
-    let reordered = r#"{"prompt":"one", "metadata":{"a":"b"},"profile":"default","id":"ticket-17"}"#;
-    let request = caller.request(Method::POST, "/v1/sessions").header("content-type", "application/json");
-    let second = Caller::send(request.body(reordered)).await.expect(200);
-    assert_eq!(second.json()["id"], id.as_str());
-    let other = json!({"id": "ticket-17", "profile": "default", "prompt": "two", "metadata": {"a": "b"}});
-    let conflict = caller.post("/v1/sessions", &other).await.expect(409);
-    assert_eq!(conflict.code(), "alias_conflict");
-    assert!(conflict.json()["detail"].as_str().unwrap().contains(&id), "{}", conflict.text);
-    caller.until_ended(&id, 1).await;
-    // Still the same once the run is over.
-    assert_eq!(caller.post("/v1/sessions", &body).await.expect(200).json()["id"], id.as_str());
-    let found = caller.get("/v1/sessions?alias=ticket-17").await.expect(200).json();
-    assert_eq!(found["items"].as_array().unwrap().len(), 1);
-    assert_eq!(found["items"][0]["id"], id.as_str());
-    assert_eq!(caller.get("/v1/sessions?alias=ticket-18").await.expect(200).json()["items"], json!([]));
-    // One session, one run, one question to the model.
-    assert_eq!(model.requests().len(), 1);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn an_alias_starts_one_session_on_sqlite() {
-    aliases(Backend::Sqlite).await;
-}
-
-#[tokio::test]
-async fn an_alias_starts_one_session_on_postgres() {
-    aliases(Backend::Postgres).await;
-}
-
-async fn idempotency(backend: Backend) {
-    let (model, tool) = (FakeModel::start_with(vec![FakeModel::text("done")], true).await, FakeTool::ok().await);
-    let server = TestServer::start(backend).await;
-    let caller = server.caller();
-    caller.put_bundle(&usual(&model, &tool)).await;
-    let first = keyed(&caller, "/v1/sessions", "k-1", &prompt("one")).await.expect(201);
-    assert_eq!(first.headers["idempotency-replayed"], "false");
-    let id = first.json()["id"].as_str().unwrap().to_owned();
-    caller.until_ended(&id, 1).await;
-    let again = keyed(&caller, "/v1/sessions", "\"k-1\"", &prompt("one")).await.expect(201);
-    assert_eq!(again.headers["idempotency-replayed"], "true");
-    assert_eq!(again.headers["location"], first.headers["location"]);
-    assert_eq!(again.text, first.text, "the very same answer");
-    let other = keyed(&caller, "/v1/sessions", "k-1", &prompt("two")).await.expect(422);
-    assert_eq!(other.code(), "idempotency_key_reused");
-    // The key belongs to one operation: the same one for a message is another key.
-    let say = format!("/v1/sessions/{id}/messages");
-    let said = keyed(&caller, &say, "k-1", &json!({"text": "more"})).await.expect(202);
-    assert_eq!(said.headers["idempotency-replayed"], "false");
-    caller.until_ended(&id, 2).await;
-    let repeated = keyed(&caller, &say, "k-1", &json!({"text": "more"})).await.expect(202);
-    assert_eq!(repeated.headers["idempotency-replayed"], "true");
-    assert_eq!(caller.session(&id).await["run"]["no"], 2, "the repetition started no run");
-    // ... and to one session.
-    let second = caller.open("default", "another").await;
-    let elsewhere = keyed(&caller, &format!("/v1/sessions/{second}/messages"), "k-1", &json!({"text": "more"})).await;
-    assert_eq!(elsewhere.expect(422).code(), "idempotency_key_reused");
-    let list = caller.get("/v1/sessions").await.expect(200).json();
-    assert_eq!(list["items"].as_array().unwrap().len(), 2);
-    caller.verified(&id).await;
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn an_idempotency_key_repeats_the_answer_and_not_the_effect_on_sqlite() {
-    idempotency(Backend::Sqlite).await;
-}
-
-#[tokio::test]
-async fn an_idempotency_key_repeats_the_answer_and_not_the_effect_on_postgres() {
-    idempotency(Backend::Postgres).await;
-}
-
-#[tokio::test]
-async fn twins_with_one_key_start_one_session() {
-    let (model, tool) = (FakeModel::start_with(vec![FakeModel::text("done")], true).await, FakeTool::ok().await);
-    let server = TestServer::start(Backend::Postgres).await;
-    let caller = server.caller();
-    caller.put_bundle(&usual(&model, &tool)).await;
-    let twin = || {
-        let caller = caller.clone();
-        async move { keyed(&caller, "/v1/sessions", "twin", &prompt("one")).await }
-    };
-    let (a, b, c, d) = tokio::join!(twin(), twin(), twin(), twin());
-    let mut ids = Vec::new();
-    for answer in [a, b, c, d] {
-        match answer.status.as_u16() {
-            201 => ids.push(answer.json()["id"].clone()),
-            409 => {
-                assert_eq!(answer.code(), "idempotency_in_progress");
-                assert!(answer.headers.contains_key("retry-after"));
-            }
-            other => panic!("{other}: {}", answer.text),
-        }
-    }
-    assert!(!ids.is_empty());
-    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    assert_eq!(twin().await.expect(201).json()["id"], ids[0]);
-    assert_eq!(caller.get("/v1/sessions").await.json()["items"].as_array().unwrap().len(), 1);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -178,82 +68,6 @@ async fn a_message_while_a_run_is_under_way_is_refused_with_the_state_it_met() {
     assert!(!asked.contains("me too"), "a refused message is nowhere: {asked}");
     assert!(caller.events_of(&id, "message_received").await.is_empty());
     assert!(before.as_u64() > Some(0));
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn cancelling_leaves_a_running_call_indeterminate_and_never_runs_it_again() {
-    let answers = vec![act(), FakeModel::text("after")];
-    let (model, tool) = (FakeModel::start(answers).await, FakeTool::ok().await);
-    let (mut server, caller) = TestServer::with_bundle(&usual(&model, &tool)).await;
-    tool.hold();
-    let id = caller.open("default", "go").await;
-    tool.until_ran(1).await;
-    let cancel = format!("/v1/sessions/{id}/cancel");
-    let cancelled = caller.post(&cancel, &json!({"reason": "wrong one"})).await.expect(200).json();
-    assert_eq!(cancelled["run"]["ending"], "cancelled");
-    assert_eq!(cancelled["status"], "idle");
-    assert_eq!(caller.post(&cancel, &json!({})).await.expect(409).code(), "no_active_run");
-    let ended = caller.events_of(&id, "call_ended").await;
-    assert_eq!(
-        (ended.len(), &ended[0]["status"], &ended[0]["cause"]),
-        (1, &json!("indeterminate"), &json!("cancelled"))
-    );
-    let asked = caller.events_of(&id, "cancel_requested").await;
-    assert_eq!(asked[0]["content"]["reason"], "wrong one");
-    // The tool answers after all, the server restarts, the conversation goes on: the call stays closed.
-    tool.release();
-    server.restart().await;
-    let caller = server.caller();
-    caller.post(&format!("/v1/sessions/{id}/messages"), &json!({"text": "go on"})).await.expect(202);
-    let session = caller.until_ended(&id, 2).await;
-    assert_eq!(session["run"]["ending"], "done");
-    assert_eq!(tool.journal().len(), 1);
-    assert_eq!(caller.events_of(&id, "call_ended").await.len(), 1);
-    let history = model.requests().last().unwrap()["messages"].to_string();
-    assert!(history.contains("indeterminate") && history.contains("may have happened"), "{history}");
-    caller.verified(&id).await;
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_cancel_takes_no_body_at_all() {
-    let (model, tool) = (FakeModel::start(vec![look()]).await, FakeTool::ok().await);
-    let (server, caller) = TestServer::with_bundle(&usual(&model, &tool)).await;
-    tool.hold();
-    let id = caller.open("default", "go").await;
-    tool.until_ran(1).await;
-    Caller::send(caller.request(Method::POST, &format!("/v1/sessions/{id}/cancel"))).await.expect(200);
-    caller.verified(&id).await;
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_closed_session_takes_nothing_more_and_keeps_its_log() {
-    let (model, tool) = (FakeModel::start(vec![act()]).await, FakeTool::ok().await);
-    let (server, caller) = TestServer::with_bundle(&usual(&model, &tool)).await;
-    tool.hold();
-    let id = caller.open("default", "go").await;
-    tool.until_ran(1).await;
-    let closed =
-        caller.post(&format!("/v1/sessions/{id}/close"), &json!({"reason": "enough"})).await.expect(200).json();
-    assert_eq!((&closed["status"], &closed["allowed_actions"]), (&json!("closed"), &json!([])));
-    for (verb, body) in [("messages", json!({"text": "hello"})), ("cancel", json!({})), ("close", json!({}))] {
-        let refused = caller.post(&format!("/v1/sessions/{id}/{verb}"), &body).await.expect(409);
-        assert_eq!(refused.code(), "session_closed", "{verb}");
-    }
-    let events = caller.events(&id).await;
-    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds[kinds.len() - 4..], ["close_requested", "call_ended", "run_ended", "session_closed"]);
-    // A stream replays what is there and ends; one that starts at the end says that nothing follows.
-    let path = format!("/v1/sessions/{id}/events");
-    let stream = caller.request(Method::GET, &path).header("accept", "text/event-stream");
-    let stream = Caller::send(stream).await.expect(200);
-    assert_eq!(stream.text.matches("\nevent: session_closed\n").count(), 1, "{}", stream.text);
-    let head = events.last().unwrap()["seq"].as_u64().unwrap();
-    let after = caller.request(Method::GET, &path).header("accept", "text/event-stream").header("last-event-id", head);
-    Caller::send(after).await.expect(204);
-    caller.verified(&id).await;
     server.stop().await;
 }
 
@@ -375,62 +189,6 @@ async fn a_caller_that_hangs_up_does_not_take_the_run_with_it() {
     // Whoever comes back with the key gets the answer that went astray.
     let again = keyed(&caller, "/v1/sessions", "k", &prompt("go")).await.expect(201);
     assert_eq!((&again.json()["id"], again.headers["idempotency-replayed"].as_bytes()), (&json!(id), &b"true"[..]));
-    server.stop().await;
-}
-
-async fn restart_while_the_model_thinks(backend: Backend) {
-    let answers = vec![look(), FakeModel::text("lost with the connection"), FakeModel::text("done")];
-    let (model, tool) = (FakeModel::start(answers).await, FakeTool::ok().await);
-    let mut server = TestServer::start(backend).await;
-    server.caller().put_bundle(&usual(&model, &tool)).await;
-    tool.hold();
-    let id = server.caller().open("default", "go").await;
-    tool.until_ran(1).await;
-    model.hold();
-    tool.release();
-    model.until_asked(2).await;
-    server.restart().await;
-    model.release();
-    let caller = server.caller();
-    let session = caller.until_ended(&id, 1).await;
-    assert_eq!(session["run"]["ending"], "done");
-    assert_eq!(tool.journal().len(), 1, "the call that was over is not repeated");
-    let kinds: Vec<Value> = caller.events(&id).await.into_iter().map(|event| event["type"].clone()).collect();
-    assert!(kinds.contains(&json!("owner_changed")), "{kinds:?}");
-    caller.verified(&id).await;
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_run_goes_on_after_a_restart_on_sqlite() {
-    restart_while_the_model_thinks(Backend::Sqlite).await;
-}
-
-#[tokio::test]
-async fn a_run_goes_on_after_a_restart_on_postgres() {
-    restart_while_the_model_thinks(Backend::Postgres).await;
-}
-
-#[tokio::test]
-async fn a_graceful_stop_waits_for_the_tool_and_records_its_outcome() {
-    let (model, tool) = (FakeModel::start(vec![act(), FakeModel::text("done")]).await, FakeTool::ok().await);
-    let (mut server, caller) = TestServer::with_bundle(&usual(&model, &tool)).await;
-    tool.hold();
-    let id = caller.open("default", "go").await;
-    tool.until_ran(1).await;
-    let stopping = server.node().app().stopping().clone();
-    let late = async {
-        stopping.cancelled().await;
-        tool.release();
-    };
-    tokio::join!(server.restart(), late);
-    let caller = server.caller();
-    let session = caller.until_ended(&id, 1).await;
-    assert_eq!(session["run"]["ending"], "done");
-    assert_eq!(tool.journal().len(), 1);
-    let ended = caller.events_of(&id, "call_ended").await;
-    assert_eq!((ended.len(), &ended[0]["status"], &ended[0]["cause"]), (1, &json!("ok"), &json!("reported")));
-    caller.verified(&id).await;
     server.stop().await;
 }
 

@@ -2,11 +2,14 @@
 
 mod approvals;
 mod audit;
+mod bad_input;
 mod channel;
 mod client_venue;
 mod docs;
 mod field_cases;
+mod isolation;
 mod lifecycle;
+mod listing;
 mod loops;
 mod models;
 mod openapi;
