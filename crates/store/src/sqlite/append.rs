@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePool;
+use sqlx::{Connection as _, SqliteConnection};
 
 use super::bound;
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
@@ -40,9 +41,39 @@ async fn run(conn: &mut SqliteConnection, sql: &'static str, values: Vec<Value>)
     bound(sql, values).execute(conn).await.map(|done| done.rows_affected()).map_err(failed)
 }
 
+/// Gives the writer back, or throws it away after a failure of the database. When the disk is full or broken, SQLite ends
+/// the transaction by itself; the driver, which counts transactions, would then refuse every later one.
+async fn give_back(writer: PoolConnection<sqlx::Sqlite>, failure: Option<&StoreError>) {
+    if failure.is_some_and(may_have_ended_the_transaction) {
+        // The failure itself is what the caller hears of.
+        let _ = writer.close().await;
+    }
+}
+
+const fn may_have_ended_the_transaction(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::NoSuchSession | StoreError::Guard(_) | StoreError::TooLarge { .. } | StoreError::Invalid(_)
+    )
+}
+
+fn failure<T>(answer: &Result<T, Refused>) -> Option<&StoreError> {
+    match answer {
+        Err(Refused::Failed(error)) => Some(error),
+        Ok(_) | Err(Refused::DuplicateInput | Refused::Idempotency | Refused::Alias) => None,
+    }
+}
+
 /// Applies one append in a transaction of its own.
 pub(super) async fn append(pool: &SqlitePool, append: &Append) -> Result<Appended, Refused> {
-    let mut tx = pool.begin_with(BEGIN).await.map_err(failed)?;
+    let mut writer = pool.acquire().await.map_err(failed)?;
+    let answer = append_one(&mut writer, append).await;
+    give_back(writer, failure(&answer)).await;
+    answer
+}
+
+async fn append_one(writer: &mut SqliteConnection, append: &Append) -> Result<Appended, Refused> {
+    let mut tx = writer.begin_with(BEGIN).await.map_err(failed)?;
     let answer = apply(&mut tx, append).await?;
     tx.commit().await.map_err(failed)?;
     Ok(answer)
@@ -50,7 +81,13 @@ pub(super) async fn append(pool: &SqlitePool, append: &Append) -> Result<Appende
 
 /// Applies several appends in one transaction, each behind its own savepoint, so that they share one flush.
 pub(super) async fn append_many(pool: &SqlitePool, appends: &[Arc<Append>]) -> Vec<Result<Appended, Refused>> {
-    match batch(pool, appends).await {
+    let mut writer = match pool.acquire().await.map_err(store_error) {
+        Ok(writer) => writer,
+        Err(error) => return appends.iter().map(|_| Err(again(&error).into())).collect(),
+    };
+    let answers = batch(&mut writer, appends).await;
+    give_back(writer, answers.as_ref().err()).await;
+    match answers {
         Ok(answers) => answers,
         Err(error) => appends.iter().map(|_| Err(again(&error).into())).collect(),
     }
@@ -65,12 +102,19 @@ fn again(error: &StoreError) -> StoreError {
     }
 }
 
-async fn batch(pool: &SqlitePool, appends: &[Arc<Append>]) -> Result<Vec<Result<Appended, Refused>>, StoreError> {
-    let mut tx = pool.begin_with(BEGIN).await.map_err(store_error)?;
+async fn batch(
+    writer: &mut SqliteConnection,
+    appends: &[Arc<Append>],
+) -> Result<Vec<Result<Appended, Refused>>, StoreError> {
+    let mut tx = writer.begin_with(BEGIN).await.map_err(store_error)?;
     let mut answers = Vec::with_capacity(appends.len());
     for append in appends {
         sqlx::query("SAVEPOINT one").execute(&mut *tx).await.map_err(store_error)?;
-        let answer = apply(&mut tx, append).await;
+        let answer = match apply(&mut tx, append).await {
+            // The whole batch is lost with its transaction.
+            Err(Refused::Failed(error)) if may_have_ended_the_transaction(&error) => return Err(error),
+            answer => answer,
+        };
         if answer.is_err() {
             sqlx::query("ROLLBACK TO one").execute(&mut *tx).await.map_err(store_error)?;
         }
@@ -83,8 +127,15 @@ async fn batch(pool: &SqlitePool, appends: &[Arc<Append>]) -> Result<Vec<Result<
 
 /// Creates a session and applies its first append.
 pub(super) async fn create(pool: &SqlitePool, new: &NewSession) -> Result<Created, Refused> {
+    let mut writer = pool.acquire().await.map_err(failed)?;
+    let answer = create_one(&mut writer, new).await;
+    give_back(writer, failure(&answer)).await;
+    answer
+}
+
+async fn create_one(writer: &mut SqliteConnection, new: &NewSession) -> Result<Created, Refused> {
     let append = &new.append;
-    let mut tx = pool.begin_with(BEGIN).await.map_err(failed)?;
+    let mut tx = writer.begin_with(BEGIN).await.map_err(failed)?;
     if let Some(standing) = standing(&mut tx, append).await? {
         // The reply to the first attempt may have been lost long ago: compare the first rows whatever came after them.
         return Ok(if stands(&mut tx, append).await? {
@@ -119,8 +170,15 @@ pub(super) async fn create(pool: &SqlitePool, new: &NewSession) -> Result<Create
 
 /// Changes the owner and appends its row.
 pub(super) async fn take_over(pool: &SqlitePool, take_over: &TakeOver) -> Result<TakenOver, StoreError> {
+    let mut writer = pool.acquire().await.map_err(store_error)?;
+    let answer = take_over_one(&mut writer, take_over).await;
+    give_back(writer, answer.as_ref().err()).await;
+    answer
+}
+
+async fn take_over_one(writer: &mut SqliteConnection, take_over: &TakeOver) -> Result<TakenOver, StoreError> {
     let TakeOver { tenant, session, owner, row } = take_over;
-    let mut tx = pool.begin_with(BEGIN).await.map_err(store_error)?;
+    let mut tx = writer.begin_with(BEGIN).await.map_err(store_error)?;
     let sql = "UPDATE session SET epoch = $3, owner = $4, owner_incarnation = $5, head_seq = $6, head_hash = $7, \
          updated_at = $8 WHERE tenant = $1 AND session = $2 AND epoch = $3 - 1 AND head_seq = $6 - 1 \
          AND head_hash = $9 AND NOT closed";

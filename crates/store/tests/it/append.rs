@@ -406,3 +406,25 @@ async fn a_dropped_caller_does_not_undo_its_append(backend: Backend) {
     }
     assert_eq!(all_rows(&store, &log.tenant, log.session).await, log.rows);
 }
+
+/// A full or broken disk makes SQLite end the transaction by itself; `RAISE(ROLLBACK)` does the same on demand.
+#[tokio::test]
+async fn a_transaction_that_sqlite_ended_by_itself_spoils_no_later_one() {
+    let backend = Backend::sqlite().await;
+    let store = &backend.store;
+    let mut log = Log::started(store, "acme").await;
+    let fail = "CREATE TRIGGER full BEFORE INSERT ON event BEGIN SELECT RAISE(ROLLBACK, 'no space'); END";
+    backend.operator(fail).await.unwrap();
+    let (take_over, _) = log.take_over(&crate::sample::node("other", 1));
+    assert!(store.take_over(Arc::new(take_over)).await.is_err());
+    let append = Arc::new(log.plain(b"second"));
+    assert!(matches!(store.append(Arc::clone(&append)).await, Err(StoreError::Database(_))));
+    assert!(matches!(store.append_many(vec![Arc::clone(&append)]).await.as_slice(), [Err(StoreError::Unavailable(_))]));
+    let mut other = Log::new("acme");
+    let creation = Arc::new(other.creation());
+    assert!(store.create_session(Arc::clone(&creation)).await.is_err());
+    backend.operator("DROP TRIGGER full").await.unwrap();
+    assert_eq!(store.append(append).await.unwrap(), Appended::Ok { head: 2 });
+    assert_eq!(store.create_session(creation).await.unwrap(), Created::Ok { head: 1 });
+    assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
+}
