@@ -43,13 +43,18 @@ async fn cancelling_leaves_a_running_call_indeterminate_and_never_runs_it_again(
 }
 
 #[tokio::test]
-async fn a_cancel_takes_no_body_at_all() {
-    let (model, tool) = (FakeModel::start(vec![look()]).await, FakeTool::ok().await);
+async fn a_cancel_takes_no_body_and_keeps_what_the_model_said() {
+    let mut talking = look();
+    talking["choices"][0]["message"]["content"] = json!("I will look first.");
+    let (model, tool) = (FakeModel::start(vec![talking]).await, FakeTool::ok().await);
     let (server, caller) = TestServer::with_bundle(&usual(&model, &tool)).await;
     tool.hold();
     let id = caller.open("default", "go").await;
     tool.until_ran(1).await;
-    Caller::send(caller.request(Method::POST, &format!("/v1/sessions/{id}/cancel"))).await.expect(200);
+    let cancelled = Caller::send(caller.request(Method::POST, &format!("/v1/sessions/{id}/cancel"))).await.expect(200);
+    // Answers to writes are kept beside the log and hold nothing that was said; the session does.
+    assert_eq!(cancelled.json()["run"]["last_text"], Value::Null);
+    assert_eq!(caller.session(&id).await["run"]["last_text"], "I will look first.");
     caller.verified(&id).await;
     server.stop().await;
 }

@@ -1,6 +1,7 @@
 //! A session as callers see it. What is not here: what they send (`request`), its events (`wire::event`).
 
 use serde::Serialize;
+use toolgate_core::ask::Entry;
 use toolgate_core::session::{CallState, Phase, Run, Session, Status};
 use toolgate_core::tool::Venue;
 use toolgate_store::SessionRow;
@@ -67,6 +68,9 @@ pub struct RunView {
     pub output: Option<RawJson>,
     /// What ended it, in a sentence. Answers to writes leave it out.
     pub detail: Option<String>,
+    /// What the model said last, once the run has ended without a final output: a part of an answer may be in it. Answers
+    /// to writes leave it out.
+    pub last_text: Option<String>,
     /// The bounds in force.
     pub limits: LimitsView,
 }
@@ -127,7 +131,7 @@ impl SessionView {
             head_seq: state.head,
             created_at: time_text(snapshot.created_at),
             updated_at: time_text(snapshot.updated_at),
-            run: state.run.as_ref().map(RunView::of),
+            run: state.run.as_ref().map(|run| RunView::of(run, state)),
             waiting: WaitingView::of(state),
             allowed_actions: allowed_actions(state),
         }
@@ -140,13 +144,14 @@ impl SessionView {
         if let Some(run) = view.run.as_mut() {
             run.output = None;
             run.detail = None;
+            run.last_text = None;
         }
         view
     }
 }
 
 impl RunView {
-    fn of(run: &Run) -> Self {
+    fn of(run: &Run, session: &Session) -> Self {
         let ending = match run.phase {
             Phase::Ended(ending) => Some(ending.code()),
             Phase::Asking(_) | Phase::Acting(_) => None,
@@ -161,9 +166,20 @@ impl RunView {
             deadline_at: time_text(run.deadline_at),
             output: run.output.as_ref().map(RawJson::from),
             detail: run.detail.clone(),
+            last_text: if ending.is_some() && run.output.is_none() { last_text(session) } else { None },
             limits: (&run.limits).into(),
         }
     }
+}
+
+/// The last words of the model since the last message of the user; none where it said nothing.
+fn last_text(session: &Session) -> Option<String> {
+    let of_run = session.transcript.iter().rev().take_while(|entry| !matches!(***entry, Entry::User { .. }));
+    let mut texts = of_run.filter_map(|entry| match &**entry {
+        Entry::Model { text, .. } => Some(text),
+        Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } => None,
+    });
+    texts.next().filter(|text| !text.is_empty()).cloned()
 }
 
 impl WaitingView {
