@@ -123,7 +123,7 @@ async fn an_endpoint_that_is_not_there_is_a_recorded_failure() {
         listener.local_addr().unwrap()
     };
     let entry = json!({"provider": "openai", "base_url": format!("http://{nobody}/v1"), "model": "m", "retries": 0});
-    let missing = with(json!({"models": {"m": entry.clone()}}), "/models/m/api_key_env", json!("TOOLGATE_NO_SUCH_KEY"));
+    let missing = with(json!({"models": {"m": entry.clone()}}), "/models/m/api_key_env", json!("TOOLGATE_SECRET_NONE"));
     for (entry, reason) in [(entry, "transport"), (missing["models"]["m"].clone(), "misconfigured")] {
         let (server, caller) = TestServer::with_bundle(&bundle(&entry, &two_tools(&tool))).await;
         let id = caller.open("default", "go").await;
@@ -208,8 +208,8 @@ async fn readable(caller: &Caller, id: &str) -> String {
 
 #[tokio::test]
 async fn an_echoed_key_stands_nowhere() {
-    // Cargo sets this one; a test cannot set variables of its process itself.
-    const VARIABLE: &str = "CARGO_MANIFEST_DIR";
+    // `.cargo/config.toml` sets this one; a test cannot set variables of its process itself.
+    const VARIABLE: &str = "TOOLGATE_SECRET_TEST";
     let key = std::env::var(VARIABLE).unwrap();
     let watch = LogWatch { text: key.clone(), written: Arc::default(), found: Arc::default() };
     let writer = watch.clone();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolgate_policy::{Policy, PolicyForm};
 
 use crate::id::{Label, ModelName, ProfileName, Sha256Digest, Tag, ToolId};
 use crate::json::Json;
@@ -41,6 +42,9 @@ pub struct BundleForm {
     /// Labels and what they lead to.
     #[serde(default)]
     pub classification: Option<Classification>,
+    /// Rules over arguments, earlier calls and origins, and policy files; absent means none.
+    #[serde(default)]
+    pub policies: Option<PolicyForm>,
     /// Argument names that are identity besides the built-in ones (ruling 5).
     #[serde(default)]
     pub identity_keys: BTreeSet<String>,
@@ -117,6 +121,7 @@ pub struct Bundle {
     output_schemas: BTreeMap<ProfileName, Schema>,
     models: BTreeMap<ModelName, ModelDef>,
     classification: Option<Classification>,
+    policy: Option<Policy>,
     identity_keys: BTreeSet<String>,
 }
 
@@ -186,6 +191,12 @@ impl Bundle {
     #[must_use]
     pub const fn classification(&self) -> Option<&Classification> {
         self.classification.as_ref()
+    }
+
+    /// The compiled policies, if there are any.
+    #[must_use]
+    pub const fn policy(&self) -> Option<&Policy> {
+        self.policy.as_ref()
     }
 
     /// Whether an argument name is an identity key (ruling 5): compared without case, `_` and `-`.

@@ -18,6 +18,9 @@ use crate::time::Timestamp;
 
 mod call;
 mod kind;
+mod policy;
+
+pub use policy::{CedarRecord, FindingRecord, PolicyRecord};
 
 pub use call::{
     ApprovalContent, ApprovalDecided, ApprovalOpened, ApprovalVerb, CallAcknowledged, CallContent, CallDecided,

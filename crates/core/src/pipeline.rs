@@ -1,5 +1,6 @@
 //! The decision pipeline: one call, one fixed order of layers, the first failure wins and says what would change the
-//! answer. What is not here: what a rejection leads to (`decide`), and rules that count over time or read policy files.
+//! answer. What is not here: what a rejection leads to (`decide`), and what the policies say (`toolgate-policy`, asked
+//! in `policy`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +8,20 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::bundle::{Bundle, Tool, find_identity_key};
-use crate::event::Limits;
+use crate::event::{Limits, PolicyRecord};
 use crate::id::{CallId, Capability, Sha256Digest, ToolId};
 use crate::json::Json;
 use crate::profile::{ApprovalMode, Profile};
 use crate::proposal::{ProposedArgs, ProposedCall};
 use crate::reason::RejectReason;
 use crate::schema::describe;
-use crate::session::KeyedSuccess;
+use crate::session::{KeyedSuccess, Session};
+use crate::time::Timestamp;
 use crate::tool::Venue;
+
+mod policy;
+
+pub(crate) use policy::missing_evidence;
 
 /// The answer to "may this call run"; the strictest wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,6 +63,8 @@ pub enum Layer {
     Schema,
     /// Can the venue execute it?
     Venue,
+    /// Do the tenant's policies let it pass?
+    Policy,
     /// Has its key succeeded before?
     Idempotency,
     /// Was it proposed too often?
@@ -80,6 +88,7 @@ impl Layer {
             Self::Identity => "identity",
             Self::Schema => "schema",
             Self::Venue => "venue",
+            Self::Policy => "policy",
             Self::Idempotency => "idempotency",
             Self::Repetition => "repetition",
             Self::Budget => "budget",
@@ -106,6 +115,10 @@ pub struct Situation<'a> {
     pub repeats: &'a BTreeMap<Sha256Digest, u32>,
     /// Earlier successes by caller key.
     pub idempotency: &'a BTreeMap<ToolId, BTreeMap<String, KeyedSuccess>>,
+    /// The session so far, for rules that read it; absent for a call that stands alone.
+    pub session: Option<&'a Session>,
+    /// When the call is judged.
+    pub at: Timestamp,
     /// Why a human must approve whatever the tool says.
     pub escalate: Option<RejectReason>,
     /// An approver wrote these very arguments.
@@ -133,6 +146,12 @@ pub struct Verdict<'a> {
     pub idempotency_key: Option<String>,
     /// The earlier call whose outcome is returned.
     pub replay_of: Option<CallId>,
+    /// What the policies found.
+    pub policy: Option<PolicyRecord>,
+    /// Fields that the contract derives from the arguments.
+    pub derived: Option<Json>,
+    /// The rejection ends the run whatever the profile says of its reason: the model goes round in circles.
+    pub ends_run: bool,
 }
 
 /// Judges one call.
@@ -151,9 +170,14 @@ pub fn judge<'a>(situation: &Situation<'a>, proposed: &ProposedCall) -> Verdict<
             args: None,
             idempotency_key: None,
             replay_of: None,
+            policy: None,
+            derived: None,
+            ends_run: false,
         },
+        ask: None,
     };
-    if let Err((reason, detail)) = judge.run() {
+    let result = judge.run();
+    if let Err((reason, detail)) = judge.or_ended_loop(result) {
         let waits = reason == RejectReason::NeedsHumanApproval && situation.profile.approval.mode == ApprovalMode::Wait;
         let asks = waits || (situation.escalate == Some(reason) && judge.verdict.layer == Layer::Approval);
         judge.verdict.decision = if asks { Decision::Escalate } else { Decision::Reject };
@@ -179,6 +203,8 @@ struct Judge<'a, 'p> {
     situation: Situation<'a>,
     proposed: &'p ProposedCall,
     verdict: Verdict<'a>,
+    /// Why a policy wants a human to be asked.
+    ask: Option<String>,
 }
 
 impl<'a> Judge<'a, '_> {
@@ -205,6 +231,8 @@ impl<'a> Judge<'a, '_> {
         }
         self.enter(Layer::Venue);
         self.venue(tool)?;
+        self.enter(Layer::Policy);
+        self.policy(tool, &value)?;
         self.enter(Layer::Idempotency);
         self.idempotency(tool, &args, &value)?;
         self.enter(Layer::Repetition);
@@ -287,6 +315,7 @@ impl<'a> Judge<'a, '_> {
     }
 
     fn repetition(&self, args: &Json) -> Result<(), Stop> {
+        self.refused_loop()?;
         let limit = self.situation.limits.repeat_limit;
         let key = repeat_key(&self.proposed.tool, args.hash());
         let seen = self.situation.repeats.get(&key).copied().unwrap_or(0);
@@ -309,7 +338,10 @@ impl<'a> Judge<'a, '_> {
         if tool.def.requires_approval {
             return Err((RejectReason::NeedsHumanApproval, "a human must approve it".to_owned()));
         }
-        Ok(())
+        match &self.ask {
+            Some(detail) => Err((RejectReason::NeedsHumanApproval, detail.clone())),
+            None => Ok(()),
+        }
     }
 }
 

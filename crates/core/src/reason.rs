@@ -40,6 +40,20 @@ codes! {
         SchemaInvalid => "schema_invalid",
         /// The client lacks the capability that the tool needs.
         VenueUnavailable => "venue_unavailable",
+        /// A list of the policies names the call.
+        Denylisted => "denylisted",
+        /// A policy rule on an argument does not hold.
+        ArgumentRule => "argument_rule",
+        /// The call came after one that forbids it, or before one that it needs.
+        SequenceRule => "sequence_rule",
+        /// Too many calls in a window of time.
+        RateLimited => "rate_limited",
+        /// A count or sum would pass its limit.
+        CumulativeLimit => "cumulative_limit",
+        /// An argument stands neither in the user's words nor in a trusted result.
+        OriginUnknown => "origin_unknown",
+        /// A policy file forbids the call, permits it not, or cannot judge it.
+        PolicyDenied => "policy_denied",
         /// The same key and arguments succeeded before; the recorded outcome is returned.
         IdempotentReplay => "idempotent_replay",
         /// The same key came with other arguments.
@@ -99,6 +113,20 @@ codes! {
         /// As the rejection of the same code.
         VenueUnavailable => "venue_unavailable",
         /// As the rejection of the same code.
+        Denylisted => "denylisted",
+        /// As the rejection of the same code.
+        ArgumentRule => "argument_rule",
+        /// As the rejection of the same code.
+        SequenceRule => "sequence_rule",
+        /// As the rejection of the same code.
+        RateLimited => "rate_limited",
+        /// As the rejection of the same code.
+        CumulativeLimit => "cumulative_limit",
+        /// As the rejection of the same code.
+        OriginUnknown => "origin_unknown",
+        /// As the rejection of the same code.
+        PolicyDenied => "policy_denied",
+        /// As the rejection of the same code.
         IdempotentReplay => "idempotent_replay",
         /// As the rejection of the same code.
         IdempotencyConflict => "idempotency_conflict",
@@ -130,6 +158,13 @@ impl From<RejectReason> for Ending {
             RejectReason::CrossTenantDenied => Self::CrossTenantDenied,
             RejectReason::SchemaInvalid => Self::SchemaInvalid,
             RejectReason::VenueUnavailable => Self::VenueUnavailable,
+            RejectReason::Denylisted => Self::Denylisted,
+            RejectReason::ArgumentRule => Self::ArgumentRule,
+            RejectReason::SequenceRule => Self::SequenceRule,
+            RejectReason::RateLimited => Self::RateLimited,
+            RejectReason::CumulativeLimit => Self::CumulativeLimit,
+            RejectReason::OriginUnknown => Self::OriginUnknown,
+            RejectReason::PolicyDenied => Self::PolicyDenied,
             RejectReason::IdempotentReplay => Self::IdempotentReplay,
             RejectReason::IdempotencyConflict => Self::IdempotencyConflict,
             RejectReason::RepeatedCall => Self::RepeatedCall,

@@ -77,6 +77,8 @@ pub struct PastCall {
     pub call: CallId,
     /// The tool's name as the model wrote it.
     pub tool: String,
+    /// Its canonical key; absent if the arguments are unreadable.
+    pub key: Option<Sha256Digest>,
     /// The arguments, redacted where the tool says so; absent if unreadable.
     pub args: Option<serde_json::Value>,
     /// How it ended.
@@ -244,6 +246,8 @@ pub struct Call {
     pub idempotency_key: Option<String>,
     /// When it was decided.
     pub decided_at: Timestamp,
+    /// What the model is told although the call was allowed: it begins to go round in circles.
+    pub warning: Option<String>,
     /// The call it was edited from.
     pub edited_from: Option<CallId>,
     /// The approval it waits or waited for.

@@ -51,6 +51,9 @@ pub struct ToolDef {
     /// What a client must declare to be offered the tool; venue `client` only.
     #[serde(default)]
     pub capability: Option<Capability>,
+    /// Fields computed from the arguments by pure code, for policies to read: a path's real place, a URL's host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub derived: Vec<toolgate_policy::derive::DerivedForm>,
     /// The argument that carries the caller's idempotency key, if the contract has one (ruling 6).
     #[serde(default)]
     pub idempotency_key: Option<String>,
@@ -109,13 +112,17 @@ pub enum Executor {
     Builtin(String),
 }
 
+/// What the name of every variable begins with that a bundle may name as a secret. A bundle comes from a tenant; without
+/// this rule it could send any secret of the server to an address of its choice.
+pub const SECRET_PREFIX: &str = "TOOLGATE_SECRET_";
+
 /// An HTTP tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpExecutor {
     /// Absolute `http` or `https` URL. Redirects are not followed.
     pub url: String,
-    /// Name of the environment variable whose value is sent as bearer token; absent means none.
+    /// Name of the environment variable whose value is sent as bearer token; absent means none. Begins with [`SECRET_PREFIX`].
     #[serde(default)]
     pub bearer_env: Option<String>,
 }

@@ -52,7 +52,7 @@ pub struct Local {
 impl Local {
     /// Opens the directory, making what is missing.
     pub fn open(dir: &Path) -> Result<Self, LocalError> {
-        std::fs::create_dir_all(dir).map_err(|source| LocalError::Io { path: dir.to_owned(), source })?;
+        make_private(dir).map_err(|source| LocalError::Io { path: dir.to_owned(), source })?;
         let lock_path = dir.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -71,6 +71,15 @@ impl Local {
         let master = master_key(dir)?;
         Ok(Self { _lock: lock, node, master })
     }
+}
+
+/// Makes the directory for its owner alone; one that exists keeps its rights.
+fn make_private(dir: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
 }
 
 /// The master key: from the environment, else from the directory, else made.
@@ -95,7 +104,9 @@ fn random_hex(bytes: usize) -> Result<String, LocalError> {
     Ok(hex::encode(buffer))
 }
 
-/// Reads a small file; makes it, readable for its owner alone, when it is not there.
+/// Reads a small file; makes it, readable for its owner alone, when it is not there. It appears under its name only when
+/// it is whole, so that a full disk or a crash in the middle leaves nothing that the next start stumbles over. One that
+/// is there and is cut is never replaced: it may be all that is left of a key.
 fn read_or_make(path: &Path, make: impl FnOnce() -> Result<String, LocalError>) -> Result<String, LocalError> {
     let io_error = |source| LocalError::Io { path: path.to_owned(), source };
     match std::fs::read_to_string(path) {
@@ -104,11 +115,52 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> Result<String, LocalError>) 
         Err(error) => return Err(io_error(error)),
     }
     let text = make()?;
+    let mut begun = path.as_os_str().to_owned();
+    begun.push(".new");
+    let begun = PathBuf::from(begun);
     let mut options = OpenOptions::new();
-    options.create_new(true).write(true);
+    options.create(true).truncate(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).map_err(io_error)?;
+    let mut file = options.open(&begun).map_err(io_error)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io_error)?;
+    std::fs::rename(&begun, path).map_err(io_error)?;
+    // The name must be as durable as what is sealed under the key.
+    if let Some(dir) = path.parent() {
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error)?;
+    }
     Ok(text)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_start_that_was_cut_off_is_begun_anew() {
+        let dir = tempfile::TempDir::new().unwrap();
+        // What a full disk leaves: begun, and nothing in it.
+        for name in ["node-id.new", "master.key.new"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let first = Local::open(dir.path()).unwrap();
+        let (name, key) = (first.node.clone(), std::fs::read(dir.path().join("master.key")).unwrap());
+        assert_eq!(key.len(), 64);
+        assert!(matches!(Local::open(dir.path()), Err(LocalError::Locked(_))));
+        drop(first);
+        assert_eq!(Local::open(dir.path()).unwrap().node, name);
+        assert_eq!(std::fs::read(dir.path().join("master.key")).unwrap(), key);
+        assert!(!dir.path().join("master.key.new").exists());
+    }
+
+    #[test]
+    fn a_key_that_is_cut_is_refused_and_never_replaced() {
+        let dir = tempfile::TempDir::new().unwrap();
+        for cut in ["abcd", ""] {
+            std::fs::write(dir.path().join("master.key"), cut).unwrap();
+            assert!(matches!(Local::open(dir.path()), Err(LocalError::BadKey { .. })));
+            assert_eq!(std::fs::read_to_string(dir.path().join("master.key")).unwrap(), cut);
+        }
+    }
 }

@@ -58,6 +58,7 @@ pub(super) fn call_decided(session: &mut Session, e: &CallDecided) {
         tags: e.tags.clone(),
         idempotency_key: e.content.idempotency_key.clone(),
         decided_at: e.decided_at,
+        warning: e.content.detail.clone().filter(|_| e.decision == Decision::Allow),
         edited_from: e.edited_from.clone(),
         approval: e.approval.as_ref().map(|approval| approval.id.clone()),
         state,

@@ -9,6 +9,7 @@ use crate::ask::Entry;
 use crate::event::CallEnd;
 use crate::id::CallId;
 use crate::json::Json;
+use crate::pipeline::repeat_key;
 use crate::proposal::{BallotVerdict, Proposal};
 use crate::session::{Call, CallState, EndedState, PastCall, Phase, Round, Session, Step};
 
@@ -67,6 +68,7 @@ fn past_call(run: u32, call: &Call) -> Option<PastCall> {
         run,
         call: call.id.clone(),
         tool: call.tool_text.clone(),
+        key: call.args_hash.map(|hash| repeat_key(&call.tool_text, hash)),
         args: call.shown_args.as_ref().map(Json::value),
         end: ended.end,
         replayed: ended.replayed,
@@ -87,6 +89,10 @@ fn result(step: &Step, original: &Call) -> Entry {
     let (status, reason, body) = match &current.state {
         CallState::Ended(ended) => (shown_status(ended), ended.reason.clone(), ended.shown.clone()),
         CallState::Waiting(_) | CallState::Queued | CallState::Dispatched(_) => ("open", None, String::new()),
+    };
+    let note = match (note, original.warning.clone()) {
+        (Some(note), Some(warning)) => Some(format!("{note}; {warning}")),
+        (note, warning) => note.or(warning),
     };
     let reason = match (note, reason) {
         (Some(note), Some(reason)) => Some(format!("{note}; {reason}")),

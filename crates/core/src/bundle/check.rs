@@ -8,7 +8,9 @@ use super::{Bundle, BundleFault, BundleForm, ClassRule, IDENTITY_KEYS, examples,
 use crate::id::ModelName;
 use crate::json::Json;
 use crate::profile::{Harness, Profile, ProfileForm};
+use crate::tool::SECRET_PREFIX;
 
+mod policy;
 mod profile;
 mod tool;
 
@@ -44,6 +46,7 @@ pub(super) fn compile(form: BundleForm, source: Json) -> Result<Bundle, Vec<Bund
         output_schemas: BTreeMap::new(),
         models: form.models,
         classification: form.classification,
+        policy: None,
         identity_keys: keys,
     };
     for (id, def) in form.tools {
@@ -70,6 +73,12 @@ pub(super) fn compile(form: BundleForm, source: Json) -> Result<Bundle, Vec<Bund
         check.fault("/profiles", "profile_exists", "a bundle needs at least one profile");
     }
     check.classification(&bundle);
+    if let Some(policies) = form.policies.filter(|_| check.faults.is_empty()) {
+        match policy::compile(&policies, &bundle) {
+            Ok(policy) => bundle.policy = Some(policy),
+            Err(faults) => check.faults.extend(faults),
+        }
+    }
     if check.faults.is_empty() {
         check.faults.extend(examples::check(&bundle));
     }
@@ -108,10 +117,18 @@ impl Check {
         }
     }
 
+    fn secret(&mut self, path: String, name: Option<&str>) {
+        if name.is_some_and(|name| !name.starts_with(SECRET_PREFIX)) {
+            let detail = format!("a bundle may name only variables that begin with {SECRET_PREFIX}");
+            self.fault(path, "secret_name", detail);
+        }
+    }
+
     fn model(&mut self, name: &ModelName, model: &ModelDef) {
         let path = format!("/models/{name}");
         self.range(format!("{path}/timeout_ms"), model.timeout_ms, 1, 600_000);
         self.range(format!("{path}/retries"), u64::from(model.retries), 0, 10);
+        self.secret(format!("{path}/api_key_env"), model.api_key_env.as_deref());
         self.range(format!("{path}/max_concurrency"), u64::from(model.max_concurrency), 1, 10_000);
         match model.provider {
             Provider::Scripted => {

@@ -82,6 +82,8 @@ fn decide_example(bundle: &Bundle, profile: &Profile, example: &Example) -> Stri
             tool_calls: 0,
             repeats: &repeats,
             idempotency: &idempotency,
+            session: None,
+            at: crate::time::Timestamp(0),
             escalate: None,
             approved_by_edit: false,
         },

@@ -18,7 +18,8 @@ pub struct ModelDef {
     /// The provider's model id; absent for scripted models.
     #[serde(default)]
     pub model: Option<String>,
-    /// Name of the environment variable that holds the API key; absent when none is needed.
+    /// Name of the environment variable that holds the API key; absent when none is needed. Begins with
+    /// `TOOLGATE_SECRET_`, the names that the operator gives to bundles.
     #[serde(default)]
     pub api_key_env: Option<String>,
     /// Sampling temperature in thousandths (700 = 0.7); absent means the provider's default.

@@ -10,7 +10,6 @@ use crate::id::{CallId, SessionId, Sha256Digest, ToolId};
 use crate::input::{ApprovalAnswer, ApprovalDecision};
 use crate::json::Json;
 use crate::output::NotExecuted;
-use crate::pipeline::Decision;
 use crate::proposal::{ProposedArgs, ProposedCall};
 use crate::reason::{Refusal, RefusalCode, RejectReason};
 use crate::session::{Call, CallState};
@@ -139,7 +138,7 @@ fn edit(draft: &mut Draft<'_>, answer: &ApprovalAnswer, call: &Call, args: &Json
         raw_args: args.as_str().to_owned(),
     };
     let Some(decided) = draft.decided(index, &proposed, None, Some(&call.id)) else { return Ok(()) };
-    let fatal = decided.reason.filter(|reason| decided.decision == Decision::Reject && draft.is_fatal(*reason));
+    let fatal = decided.reason.filter(|_| decided.ends_run);
     let detail = decided.content.detail.clone();
     draft.push(Event::CallDecided(Box::new(decided)));
     match fatal {

@@ -11,6 +11,7 @@ use crate::evidence;
 use crate::id::{CallId, Tag};
 use crate::input::{BallotCast, Seat};
 use crate::json::Json;
+use crate::pipeline::missing_evidence;
 use crate::profile::OnNoConsensus;
 use crate::proposal::{Ballot, BallotVerdict, Proposal};
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
@@ -173,6 +174,11 @@ fn done(draft: &mut Draft<'_>, output: Json) {
     if !deficits.is_empty() {
         let text = evidence::describe(&deficits);
         return end_step(draft, RejectReason::TraceRequirementsNotMet, deficits, text);
+    }
+    let missing = missing_evidence(draft.bundle, &draft.session);
+    if !missing.is_empty() {
+        let text = format!("not done yet; {}", missing.join("; "));
+        return end_step(draft, RejectReason::TraceRequirementsNotMet, BTreeMap::new(), text);
     }
     draft.end_run(Ending::Done, Some(output), None);
 }

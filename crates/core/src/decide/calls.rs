@@ -22,8 +22,8 @@ impl Draft<'_> {
             decided.push(event);
         }
         let fatal = decided.iter().find_map(|event| {
-            let reason = event.reason.filter(|_| event.decision == Decision::Reject)?;
-            self.is_fatal(reason).then(|| (reason, event.content.detail.clone()))
+            let reason = event.reason.filter(|_| event.ends_run)?;
+            Some((reason, event.content.detail.clone()))
         });
         if fatal.is_none() {
             self.give_leave(&mut decided);
@@ -80,6 +80,8 @@ impl Draft<'_> {
                 tool_calls: run.tool_calls,
                 repeats: &run.repeats,
                 idempotency: &self.session.idempotency,
+                session: Some(&self.session),
+                at: self.at,
                 escalate,
                 approved_by_edit: edited.is_some(),
             },
@@ -97,6 +99,8 @@ impl Draft<'_> {
             sealed.insert(id.clone(), full.clone());
         }
         let tool = verdict.tool;
+        let rejected = verdict.reason.filter(|_| verdict.decision == Decision::Reject);
+        let ends_run = rejected.is_some_and(|reason| verdict.ends_run || self.is_fatal(reason));
         Some(CallDecided {
             call: id,
             run: run_no,
@@ -116,12 +120,15 @@ impl Draft<'_> {
             replay_of: verdict.replay_of,
             dispatch: None,
             approval: approval.flatten(),
+            policy: verdict.policy,
+            ends_run,
             args_bytes: verdict.args.as_ref().map_or(0, |args| args.as_str().len() as u64),
             content: CallContent {
                 tool: call.tool.clone(),
                 args_hash: verdict.args.as_ref().map(crate::json::Json::hash),
                 args: shown.or(verdict.args),
                 redacted,
+                derived: verdict.derived,
                 idempotency_key: verdict.idempotency_key,
                 detail: verdict.detail,
             },

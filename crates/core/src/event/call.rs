@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::policy::PolicyRecord;
 use crate::id::{ActorId, ApprovalId, CallId, ClientInstance, Sha256Digest, Tag, ToolId};
 use crate::input::Reporter;
 use crate::json::Json;
@@ -52,6 +53,12 @@ pub struct CallDecided {
     pub dispatch: Option<Dispatch>,
     /// What a human must decide, when escalated.
     pub approval: Option<ApprovalOpened>,
+    /// What the policies found, where the bundle has any and the call came so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyRecord>,
+    /// The rejection ends the run.
+    #[serde(default)]
+    pub ends_run: bool,
     /// Length of the canonical arguments in bytes.
     pub args_bytes: u64,
     /// What was asked.
@@ -72,6 +79,9 @@ pub struct CallContent {
     pub args_hash: Option<Sha256Digest>,
     /// Whether `args` differs from what was hashed.
     pub redacted: bool,
+    /// Fields that the contract derives from the arguments, as policies read them; those of secret arguments are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived: Option<Json>,
     /// The caller's idempotency key, where the contract names one.
     pub idempotency_key: Option<String>,
     /// What would change the answer, for the model and for people.

@@ -86,7 +86,58 @@ fn bundle_form(random: &mut Random) -> Value {
             form["classification"]["model"] = json!("m");
         }
     }
+    if random.one_in(2) {
+        form["policies"] = policies(random);
+    }
     form
+}
+
+/// Whether only policies reject for this reason; they are asked late, so that they need more chances to end a run.
+fn of_policies(reason: RejectReason) -> bool {
+    matches!(
+        reason,
+        RejectReason::Denylisted
+            | RejectReason::ArgumentRule
+            | RejectReason::SequenceRule
+            | RejectReason::RateLimited
+            | RejectReason::CumulativeLimit
+            | RejectReason::OriginUnknown
+            | RejectReason::PolicyDenied
+    )
+}
+
+/// Policies that object now and then. Policy files are rare, since they take long to compile.
+fn policies(random: &mut Random) -> Value {
+    let effect = if random.one_in(4) { "ask" } else { "deny" };
+    let mut policies = json!({});
+    if random.one_in(2) {
+        policies["lists"] = json!({"no": {"on": {"tools": ["s3"]}}});
+    }
+    if random.one_in(2) {
+        policies["arguments"] =
+            json!({"small": {"on": {"tools": ["s1", "c1"]}, "argument": "/n", "max": 2, "effect": effect}});
+    }
+    if random.one_in(2) {
+        policies["sequences"] =
+            json!({"first": {"on": {"tools": ["s2"]}, "only_after": {"tools": ["s1"]}, "effect": effect}});
+    }
+    if random.one_in(2) {
+        policies["rates"] = json!({"slow": {"on": {"all": true}, "max": 2, "window_ms": 60_000, "effect": effect}});
+    }
+    if random.one_in(2) {
+        policies["totals"] =
+            json!({"few": {"on": {"tools": ["c2", "s1"]}, "max_count": 1, "scope": "run", "effect": effect}});
+    }
+    if random.one_in(2) {
+        policies["origins"] = json!({"said": {"on": {"tools": ["s2"]}, "argument": "/n", "as": "number", "from": {"user": true}, "effect": effect}});
+    }
+    if random.one_in(2) {
+        policies["repeats"] = json!({"warn": 2, "refuse": 3, "end": 4});
+    }
+    if random.one_in(12) {
+        policies["cedar"] = json!({"main": {"text": "permit(principal, action == Action::\"s1\", resource);"}});
+    }
+    policies
 }
 
 fn profile(random: &mut Random) -> Value {
@@ -119,7 +170,7 @@ fn profile(random: &mut Random) -> Value {
     let mut on_reject = serde_json::Map::new();
     for reason in RejectReason::ALL {
         let fixed = matches!(reason, RejectReason::CrossTenantDenied | RejectReason::NeedsHumanApproval);
-        if !fixed && random.one_in(6) {
+        if !fixed && random.one_in(if of_policies(*reason) { 2 } else { 6 }) {
             on_reject.insert(reason.code().to_owned(), json!("end"));
         }
     }

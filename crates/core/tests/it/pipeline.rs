@@ -15,13 +15,14 @@ use toolgate_core::reason::RejectReason;
 use toolgate_core::session::KeyedSuccess;
 
 /// The layers that can object, in their order, with the reason each gives here.
-const ORDER: [(Layer, RejectReason); 10] = [
+const ORDER: [(Layer, RejectReason); 11] = [
     (Layer::Form, RejectReason::Malformed),
     (Layer::Registry, RejectReason::UnknownTool),
     (Layer::Allowlist, RejectReason::ToolNotAllowlisted),
     (Layer::Identity, RejectReason::CrossTenantDenied),
     (Layer::Schema, RejectReason::SchemaInvalid),
     (Layer::Venue, RejectReason::VenueUnavailable),
+    (Layer::Policy, RejectReason::ArgumentRule),
     (Layer::Idempotency, RejectReason::IdempotencyConflict),
     (Layer::Repetition, RejectReason::RepeatedCall),
     (Layer::Budget, RejectReason::BudgetExhausted),
@@ -36,6 +37,7 @@ fn bundle() -> Bundle {
     };
     let text = json!({
         "version": 1,
+        "policies": {"arguments": {"small": {"on": {"tools": ["act", "free"]}, "argument": "/n", "max": 10}}},
         "models": {"m": {"provider": "scripted", "script": [{"done": ""}]}},
         "default_model": "m",
         "tools": {"act": tool(true), "free": tool(false), "hidden": tool(true)},
@@ -53,7 +55,12 @@ fn judged(bundle: &Bundle, from: usize) -> (Decision, Layer, Option<RejectReason
         () if faulty(Layer::Approval) => "act",
         () => "free",
     };
-    let mut args = json!({"n": if faulty(Layer::Schema) { json!("one") } else { json!(1) }, "key": "k"});
+    let n = match () {
+        () if faulty(Layer::Schema) => json!("one"),
+        () if faulty(Layer::Policy) => json!(99),
+        () => json!(1),
+    };
+    let mut args = json!({"n": n, "key": "k"});
     if faulty(Layer::Identity) {
         args["tenant"] = json!("other");
     }
@@ -98,12 +105,16 @@ fn judged(bundle: &Bundle, from: usize) -> (Decision, Layer, Option<RejectReason
             tool_calls: if faulty(Layer::Budget) { 3 } else { 2 },
             repeats: &repeats,
             idempotency: &idempotency,
+            session: None,
+            at: toolgate_core::time::Timestamp(0),
             escalate: None,
             approved_by_edit: false,
         },
         &call,
     );
-    (verdict.decision, verdict.layer, verdict.reason, verdict.rules)
+    // The policy layer names its own rules besides.
+    let layers = verdict.rules.into_iter().filter(|rule| !rule.starts_with("policy:")).collect();
+    (verdict.decision, verdict.layer, verdict.reason, layers)
 }
 
 #[test]

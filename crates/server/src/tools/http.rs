@@ -20,10 +20,6 @@ use super::{RawOutcome, RawOutput, ToolOrder, scrub};
 use crate::clock::SharedClock;
 use crate::wire::time_text;
 
-/// Secrets of tools are only read from variables whose names begin like this: a bundle is written by a tenant, and must
-/// not be able to send the server's own secrets (database, pepper, model keys) to an address of its choice.
-pub const SECRET_PREFIX: &str = "TOOLGATE_SECRET_";
-
 /// Time for the connection alone.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Bytes beyond the cap that are still counted, before the connection is closed.

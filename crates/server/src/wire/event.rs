@@ -11,6 +11,7 @@ use super::time_text;
 
 pub mod fact;
 mod make;
+mod policy;
 
 pub use fact::Fact;
 pub(crate) use make::{class_word, venue_word};

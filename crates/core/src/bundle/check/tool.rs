@@ -52,6 +52,9 @@ impl Check {
             }
             (Venue::Server, Some(Executor::Builtin(_) | Executor::Http(_))) | (Venue::Client, None) => {}
         }
+        if let Some(Executor::Http(http)) = &def.executor {
+            self.secret(format!("{path}/executor/http/bearer_env"), http.bearer_env.as_deref());
+        }
         if def.venue == Venue::Server && def.capability.is_some() {
             self.fault(format!("{path}/capability"), "capability", "only client tools need a capability");
         }

@@ -13,7 +13,8 @@ mod call;
 
 pub use call::{
     ApprovalContent, ApprovalDecided, ApprovalOpenedView, BlobView, CallAcknowledged, CallContent, CallDecided,
-    CallEnded, DispatchView, EndedContent, OutcomeRefused, OutputView, ReporterView,
+    CallEnded, CedarView, DispatchView, EndedContent, FindingView, OutcomeRefused, OutputView, PolicyView,
+    ReporterView,
 };
 
 /// What happened.

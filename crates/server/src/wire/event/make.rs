@@ -13,9 +13,9 @@ use super::fact::{
     ApprovalContent, ApprovalDecided, ApprovalOpenedView, BallotContent, BallotReceived, BlobView, CallAcknowledged,
     CallContent, CallDecided, CallEnded, ClassificationContent, ClassificationReceived, ClientAttached,
     ConsensusDecided, DeficitView, DispatchView, EndedContent, Fact, LimitsView, MessageReceived, NarrowedView,
-    OpenedContent, OutcomeRefused, OutputView, OwnerChanged, ProfileChosen, ProposedCallView, ReporterView, RunContent,
-    RunEnded, RunStarted, SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked,
-    UsageView,
+    OpenedContent, OutcomeRefused, OutputView, OwnerChanged, PolicyView, ProfileChosen, ProposedCallView, ReporterView,
+    RunContent, RunEnded, RunStarted, SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent,
+    Ticked, UsageView,
 };
 use crate::wire::{RawJson, time_text};
 
@@ -217,12 +217,15 @@ fn decided(e: &event::CallDecided) -> CallDecided {
         replay_of: e.replay_of.as_ref().map(ToString::to_string),
         dispatch: e.dispatch.as_ref().map(DispatchView::from),
         approval: e.approval.as_ref().map(ApprovalOpenedView::from),
+        policy: e.policy.as_ref().map(PolicyView::from),
+        ends_run: e.ends_run,
         args_bytes: e.args_bytes,
         content: CallContent {
             tool: e.content.tool.clone(),
             args: raw(e.content.args.as_ref()),
             args_hash: e.content.args_hash.as_ref().map(ToString::to_string),
             redacted: e.content.redacted,
+            derived: raw(e.content.derived.as_ref()),
             idempotency_key: e.content.idempotency_key.clone(),
             detail: e.content.detail.clone(),
         },

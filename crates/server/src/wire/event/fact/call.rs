@@ -40,6 +40,10 @@ pub struct CallDecided {
     pub dispatch: Option<DispatchView>,
     /// What a human must decide, when escalated.
     pub approval: Option<ApprovalOpenedView>,
+    /// What the policies found, where the bundle has any and the call came so far.
+    pub policy: Option<PolicyView>,
+    /// Whether the rejection ends the run.
+    pub ends_run: bool,
     /// Length of the canonical arguments in bytes.
     pub args_bytes: u64,
     /// What was asked.
@@ -53,16 +57,65 @@ pub struct CallContent {
     pub tool: String,
     /// The canonical arguments, redacted where the tool says so; absent when unreadable.
     #[schema(value_type = RawJson)]
-    #[schema(value_type = RawJson)]
     pub args: Option<RawJson>,
     /// Hash of the full canonical arguments.
     pub args_hash: Option<String>,
     /// Whether `args` differs from what was hashed.
     pub redacted: bool,
+    /// Fields that the contract derives from the arguments, as policies read them.
+    #[schema(value_type = RawJson)]
+    pub derived: Option<RawJson>,
     /// The caller's idempotency key towards the tool.
     pub idempotency_key: Option<String>,
     /// What would change the answer.
     pub detail: Option<String>,
+}
+
+/// What the policies found about a call.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct PolicyView {
+    /// `allow`, `ask` or `deny`.
+    pub decision: String,
+    /// The rule that made it, unless allowed.
+    pub rule: Option<String>,
+    /// That rule's code.
+    pub code: Option<String>,
+    /// Every rule looked at, in order.
+    pub findings: Vec<FindingView>,
+    /// What the policy files answered, if they were asked.
+    pub cedar: Option<CedarView>,
+}
+
+/// What one rule found.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct FindingView {
+    /// The rule.
+    pub rule: String,
+    /// `pass`, `ask` or `deny`.
+    pub outcome: String,
+    /// Why, unless it passed without a remark.
+    pub code: Option<String>,
+    /// The rule is recorded, not enforced.
+    pub shadow: bool,
+    /// What would change the answer.
+    pub detail: Option<String>,
+    /// The inputs it looked at, by name.
+    pub looked_at: Vec<String>,
+}
+
+/// What the policy files answered, and which they were.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct CedarView {
+    /// The policies that made the answer.
+    pub deciding: Vec<String>,
+    /// Policies that failed.
+    pub failed: Vec<String>,
+    /// SHA-256 over the enforced sets, hex.
+    pub policy_hash: String,
+    /// SHA-256 of the schema, hex.
+    pub schema_hash: String,
+    /// Version of the engine and of the language.
+    pub engine: String,
 }
 
 /// Leave to send a call.

@@ -1,0 +1,95 @@
+//! What the policies found about a call, as the log keeps it: safe to show, without any value of the call.
+
+use serde::{Deserialize, Serialize};
+use toolgate_policy::{Decision, Finding, Judgement, Outcome};
+
+/// What the policies found about one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRecord {
+    /// `allow`, `ask` or `deny`.
+    pub decision: String,
+    /// The rule that made it, unless allowed.
+    pub rule: Option<String>,
+    /// That rule's code.
+    pub code: Option<String>,
+    /// Every rule looked at, in order; layers after one that denies are not looked at.
+    pub findings: Vec<FindingRecord>,
+    /// What the policy files answered, if they were asked.
+    pub cedar: Option<CedarRecord>,
+}
+
+/// What one rule found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindingRecord {
+    /// The rule.
+    pub rule: String,
+    /// `pass`, `ask` or `deny`.
+    pub outcome: String,
+    /// Why, unless it passed without a remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The rule is recorded, not enforced.
+    #[serde(default)]
+    pub shadow: bool,
+    /// What would change the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The inputs it looked at, by name.
+    pub looked_at: Vec<String>,
+}
+
+/// What the policy files answered, and which they were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CedarRecord {
+    /// The policies that made the answer.
+    pub deciding: Vec<String>,
+    /// Policies that failed.
+    pub failed: Vec<String>,
+    /// SHA-256 over the enforced sets, hex.
+    pub policy_hash: String,
+    /// SHA-256 of the schema, hex.
+    pub schema_hash: String,
+    /// Version of the engine and of the language.
+    pub engine: String,
+}
+
+impl From<&Judgement> for PolicyRecord {
+    fn from(judgement: &Judgement) -> Self {
+        Self {
+            decision: match judgement.decision {
+                Decision::Allow => "allow",
+                Decision::Ask => "ask",
+                Decision::Deny => "deny",
+            }
+            .to_owned(),
+            rule: judgement.first.as_ref().map(|first| first.rule_id.clone()),
+            code: judgement.first.as_ref().map(|first| first.code.code().to_owned()),
+            findings: judgement.findings.iter().map(FindingRecord::from).collect(),
+            cedar: judgement.cedar.as_ref().map(|cedar| CedarRecord {
+                deciding: cedar.deciding.clone(),
+                failed: cedar.failed.clone(),
+                policy_hash: cedar.policy_hash.clone(),
+                schema_hash: cedar.schema_hash.clone(),
+                engine: cedar.engine.clone(),
+            }),
+        }
+    }
+}
+
+impl From<&Finding> for FindingRecord {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            rule: finding.rule_id.clone(),
+            outcome: match finding.outcome {
+                Outcome::Pass => "pass",
+                Outcome::Ask => "ask",
+                Outcome::Deny => "deny",
+            }
+            .to_owned(),
+            code: finding.code.map(|code| code.code().to_owned()),
+            shadow: finding.shadow,
+            detail: finding.detail.clone(),
+            looked_at: finding.looked_at.clone(),
+        }
+    }
+}

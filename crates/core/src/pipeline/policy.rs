@@ -1,0 +1,238 @@
+//! The policy layer: puts the call and what happened before in front of the engine, and turns its judgement into the
+//! pipeline's terms. What is not here: the rules (`toolgate-policy`).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_policy::{
+    CallStatus, Code, Decision as PolicyDecision, EarlierCall, Facts, Judgement, Policy, Principal, SessionFacts,
+    history::{RepeatLevel, Repetition},
+};
+
+use super::{Judge, Layer, Stop, repeat_key};
+use crate::ask::Entry;
+use crate::bundle::{Bundle, Tool};
+use crate::event::{CallEnd, PolicyRecord};
+use crate::id::Sha256Digest;
+use crate::json::Json;
+use crate::output::OutcomeStatus;
+use crate::proposal::ProposedArgs;
+use crate::reason::RejectReason;
+use crate::session::{Call, CallState, PastCall, Phase, Session};
+
+impl Judge<'_, '_> {
+    /// Asks the policies. A denial stops here; a wish for a human is kept for the approval layer.
+    pub(super) fn policy(&mut self, tool: &Tool, args: &Value) -> Result<(), Stop> {
+        let Some(policy) = self.situation.bundle.policy() else { return Ok(()) };
+        let judgement = self.ask_engine(policy, tool, args);
+        self.verdict.policy = Some(PolicyRecord::from(&judgement));
+        self.verdict.derived = derived(&judgement);
+        self.verdict.rules.extend(judgement.findings.iter().map(|finding| format!("policy:{}", finding.rule_id)));
+        let Some(first) = &judgement.first else { return Ok(()) };
+        let detail = format!("`{}`: {}", first.rule_id, first.detail);
+        match judgement.decision {
+            PolicyDecision::Allow => Ok(()),
+            PolicyDecision::Ask => {
+                self.ask = Some(format!("a human must approve it, says {detail}"));
+                Ok(())
+            }
+            PolicyDecision::Deny => Err((reason_of(first.code), detail)),
+        }
+    }
+
+    fn ask_engine(&self, policy: &Policy, tool: &Tool, args: &Value) -> Judgement {
+        let session = self.situation.session;
+        let current: Vec<Option<Value>> =
+            open_step(session).map(|call| call.shown_args.as_ref().map(Json::value)).collect();
+        let earlier = earlier_calls(session, &current);
+        let words = session.map(user_words).unwrap_or_default();
+        let opened = session.and_then(|session| session.opened.as_ref());
+        let run = session.and_then(Session::active_run);
+        let id = session.map(|session| session.id.to_string()).unwrap_or_default();
+        let profile = session.and_then(|session| session.profile.as_ref());
+        policy.judge(&Facts {
+            tool: tool.id.as_str(),
+            args,
+            profile: profile.map_or("", |name| name.as_str()),
+            principal: Principal {
+                tenant: opened.map_or("", |opened| opened.tenant.as_str()),
+                id: opened.map_or("", |opened| opened.by.as_str()),
+                roles: &[],
+            },
+            session: SessionFacts {
+                id: &id,
+                label: session.and_then(|session| session.label.as_ref()).map(crate::id::Label::as_str),
+                run: run.map_or(1, |run| run.no),
+                step: run.map_or(1, |run| match &run.phase {
+                    Phase::Asking(round) => round.step,
+                    Phase::Acting(step) => step.no,
+                    Phase::Ended(_) => run.steps,
+                }),
+                tool_calls: u64::from(self.situation.tool_calls),
+                ballots: self.situation.limits.ballots,
+                ..SessionFacts::default()
+            },
+            at_micros: u64::try_from(self.situation.at.as_micros()).unwrap_or(0),
+            earlier: &earlier,
+            user_words: &words,
+            resolved_paths: None,
+        })
+    }
+
+    /// Refuses a call that goes round in circles, as the bundle's loop rule counts.
+    pub(super) fn refused_loop(&self) -> Result<(), Stop> {
+        match self.loop_found() {
+            Some(found) if found.level == RepeatLevel::Refuse => Err((RejectReason::RepeatedCall, loop_detail(&found))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// At the last level of the loop rule the run ends, also where the call was refused for another reason.
+    pub(super) fn or_ended_loop(&mut self, result: Result<(), Stop>) -> Result<(), Stop> {
+        if matches!(result, Err((RejectReason::CrossTenantDenied, _))) {
+            return result;
+        }
+        match self.loop_found() {
+            Some(found) if found.level == RepeatLevel::End => {
+                self.verdict.layer = Layer::Repetition;
+                self.verdict.ends_run = true;
+                Err((RejectReason::RepeatedCall, loop_detail(&found)))
+            }
+            Some(found) if found.level == RepeatLevel::Warn && result.is_ok() => {
+                self.verdict.detail = Some(loop_detail(&found));
+                result
+            }
+            Some(_) | None => result,
+        }
+    }
+
+    fn loop_found(&self) -> Option<Repetition> {
+        let policy = self.situation.bundle.policy()?;
+        let ProposedArgs::Readable(args) = &self.proposed.args else { return None };
+        let session = self.situation.session?;
+        let key = repeat_key(&self.proposed.tool, args.hash());
+        let profile = session.profile.as_ref().map_or("", |name| name.as_str());
+        policy.repetition(&keys(session), &key, &self.proposed.tool, profile).filter(|found| !found.shadow)
+    }
+}
+
+/// Evidence that the policies miss before the run may be done, in sentences; rules in shadow do not count.
+pub(crate) fn missing_evidence(bundle: &Bundle, session: &Session) -> Vec<String> {
+    let Some(policy) = bundle.policy() else { return Vec::new() };
+    let current: Vec<Option<Value>> = Vec::new();
+    let profile = session.profile.as_ref().map_or("", |name| name.as_str());
+    let run = session.run.as_ref().map_or(0, |run| run.no);
+    let deficits = policy.deficits(profile, run, &earlier_calls(Some(session), &current));
+    deficits.into_iter().filter(|deficit| !deficit.shadow).map(|deficit| deficit.detail).collect()
+}
+
+/// The canonical calls of the run so far, oldest first, rejected and unknown ones included.
+fn keys(session: &Session) -> Vec<Sha256Digest> {
+    let run = session.run.as_ref().map_or(0, |run| run.no);
+    let past = session.history.iter().filter(|past| past.run == run).filter_map(|past| past.key);
+    let current = session.calls().iter().filter_map(|call| Some(repeat_key(&call.tool_text, call.args_hash?)));
+    past.chain(current).collect()
+}
+
+fn loop_detail(found: &Repetition) -> String {
+    format!("{}; do something else or finish", found.detail)
+}
+
+fn open_step(session: Option<&Session>) -> impl Iterator<Item = &Call> {
+    session.map(Session::calls).unwrap_or_default().iter()
+}
+
+/// What the user wrote, oldest first.
+fn user_words(session: &Session) -> Vec<&str> {
+    let text = |entry: &Arc<Entry>| matches!(**entry, Entry::User { .. });
+    session
+        .transcript
+        .iter()
+        .filter(|entry| text(entry))
+        .filter_map(|entry| match &**entry {
+            Entry::User { text } => Some(text.as_str()),
+            Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } => None,
+        })
+        .collect()
+}
+
+/// Calls of completed steps, then those of this step that were decided before.
+fn earlier_calls<'a>(session: Option<&'a Session>, current: &'a [Option<Value>]) -> Vec<EarlierCall<'a>> {
+    let Some(session) = session else { return Vec::new() };
+    let run = session.run.as_ref().map_or(0, |run| run.no);
+    let past = session.history.iter().map(|past| of_past(past));
+    let here = session.calls().iter().zip(current).map(|(call, args)| of_current(run, call, args.as_ref()));
+    past.chain(here).collect()
+}
+
+fn of_past(past: &PastCall) -> EarlierCall<'_> {
+    EarlierCall {
+        run: past.run,
+        tool: &past.tool,
+        status: status(past.end, past.replayed),
+        args: past.args.as_ref(),
+        result: Some(&past.result),
+        at_micros: u64::try_from(past.decided_at.as_micros()).unwrap_or(0),
+    }
+}
+
+fn of_current<'a>(run: u32, call: &'a Call, args: Option<&'a Value>) -> EarlierCall<'a> {
+    let (status, result) = match &call.state {
+        CallState::Waiting(_) => (CallStatus::Waiting, None),
+        CallState::Queued | CallState::Dispatched(_) => (CallStatus::Running, None),
+        CallState::Ended(ended) => (status(ended.end, ended.replayed), Some(ended.shown.as_str())),
+    };
+    EarlierCall {
+        run,
+        tool: &call.tool_text,
+        status,
+        args,
+        result,
+        at_micros: u64::try_from(call.decided_at.as_micros()).unwrap_or(0),
+    }
+}
+
+const fn status(end: CallEnd, replayed: bool) -> CallStatus {
+    match end {
+        CallEnd::Outcome(OutcomeStatus::Ok) => CallStatus::Ok,
+        CallEnd::Outcome(OutcomeStatus::Failed) => CallStatus::Failed,
+        CallEnd::Outcome(OutcomeStatus::TimedOut) => CallStatus::TimedOut,
+        CallEnd::Outcome(OutcomeStatus::DeniedByClient) => CallStatus::DeniedByClient,
+        CallEnd::Outcome(OutcomeStatus::Indeterminate) => CallStatus::Indeterminate,
+        CallEnd::NotExecuted(_) if replayed => CallStatus::Replayed,
+        CallEnd::NotExecuted(_) => CallStatus::NotExecuted,
+    }
+}
+
+/// The pipeline's code for the engine's.
+const fn reason_of(code: Code) -> RejectReason {
+    match code {
+        Code::UnknownTool => RejectReason::UnknownTool,
+        Code::Denylisted => RejectReason::Denylisted,
+        Code::DerivedRefused
+        | Code::ArgumentMissing
+        | Code::ArgumentWrongKind
+        | Code::ArgumentRule
+        | Code::AmountZeroSuspicious
+        | Code::AmountNegative
+        | Code::AmountImplausiblyLarge
+        | Code::TextImplausiblyLong
+        | Code::HiddenCharacters => RejectReason::ArgumentRule,
+        Code::SequenceRule => RejectReason::SequenceRule,
+        Code::RateLimited => RejectReason::RateLimited,
+        Code::CumulativeLimit => RejectReason::CumulativeLimit,
+        Code::OriginUnknown => RejectReason::OriginUnknown,
+        Code::PolicyForbids
+        | Code::PolicyNotPermitted
+        | Code::PolicyEscalates
+        | Code::ContextInvalid
+        | Code::PolicyFault => RejectReason::PolicyDenied,
+    }
+}
+
+fn derived(judgement: &Judgement) -> Option<Json> {
+    if judgement.derived.is_empty() {
+        return None;
+    }
+    serde_json::to_value(&judgement.derived).ok().map(|value| Json::from_value(&value))
+}
