@@ -26,6 +26,7 @@ use crate::rule::Mode;
 mod compile;
 mod context;
 mod convert;
+mod extent;
 mod judge;
 mod read;
 mod shape;
@@ -66,7 +67,8 @@ const MAX_POLICIES: usize = 200;
 /// Sets of one policy section, and how many of them may be in shadow.
 const MAX_SETS: usize = 16;
 const MAX_SHADOW_SETS: usize = 4;
-/// Brackets inside brackets.
-const MAX_NESTING: usize = 24;
-/// Operators, member accesses and the like of one policy: each may be one level of its tree.
-const MAX_TOKENS: usize = 2_000;
+/// Levels of one policy's tree. Reading, validating and evaluating recurse over it; at some 15 KiB of stack a level, this
+/// stays well inside the 2 MiB that a thread has, so that no policy ever depends on how much of it is left.
+const MAX_DEPTH: usize = 40;
+/// Words and signs of one policy.
+const MAX_TOKENS: usize = 8_000;

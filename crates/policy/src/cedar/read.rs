@@ -8,7 +8,8 @@ use cedar_policy::ffi::DetailedError;
 use cedar_policy::{Effect, Policy, PolicyId, PolicySet};
 use serde_json::Value;
 
-use super::{MAX_NESTING, MAX_POLICIES, MAX_TEXT, MAX_TOKENS};
+use super::extent;
+use super::{MAX_POLICIES, MAX_TEXT};
 use crate::fault::Faults;
 use crate::rule::RuleId;
 
@@ -38,7 +39,7 @@ pub(super) fn parse(set: &RuleId, text: &str, at: &str, faults: &mut Faults) -> 
         faults.add(at, "bound", format!("has more than {MAX_TEXT} bytes; split the set"));
         return Vec::new();
     }
-    if let Err((offset, what)) = bounded(text) {
+    if let Err((offset, what)) = extent::bounded(text) {
         faults.add(at, "bound", format!("{}: {what}", place(text, offset)));
         return Vec::new();
     }
@@ -129,7 +130,7 @@ fn looked_at(reads: &BTreeSet<Vec<String>>) -> Vec<String> {
 /// Collects the paths below `context` that an expression in Cedar's JSON form reads or asks for with `has`.
 fn paths(node: &Value, found: &mut BTreeSet<Vec<String>>, depth: usize) {
     // Deeper than the bounds on the text allow.
-    if depth > MAX_TOKENS * 4 {
+    if depth > 1_000 {
         return;
     }
     match node {
@@ -161,51 +162,6 @@ fn path_of(access: &Value) -> Option<Vec<String>> {
         }
         access = left.get(".")?;
     }
-}
-
-/// Bounds the nesting and the length of each policy, before a recursive reader sees the text.
-fn bounded(text: &str) -> Result<(), (usize, String)> {
-    let mut nesting = 0_usize;
-    let mut tokens = 0_usize;
-    let mut chars = text.char_indices().peekable();
-    while let Some((offset, c)) = chars.next() {
-        match c {
-            '"' => {
-                let mut escaped = false;
-                for (_, inner) in chars.by_ref() {
-                    match inner {
-                        '\\' if !escaped => escaped = true,
-                        '"' if !escaped => break,
-                        _ => escaped = false,
-                    }
-                }
-                tokens += 1;
-            }
-            '/' if chars.peek().is_some_and(|(_, next)| *next == '/') => {
-                // A comment ends with its line.
-                while chars.next_if(|(_, inner)| *inner != '\n' && *inner != '\r').is_some() {}
-            }
-            '(' | '[' | '{' => {
-                nesting += 1;
-                tokens += 1;
-                if nesting > MAX_NESTING {
-                    return Err((offset, format!("more than {MAX_NESTING} brackets inside each other")));
-                }
-            }
-            ')' | ']' | '}' => nesting = nesting.saturating_sub(1),
-            ';' if nesting == 0 => tokens = 0,
-            c if c.is_whitespace() => {}
-            c if c.is_alphanumeric() || c == '_' => {
-                while chars.next_if(|(_, inner)| inner.is_alphanumeric() || *inner == '_').is_some() {}
-                tokens += 1;
-            }
-            _ => tokens += 1,
-        }
-        if tokens > MAX_TOKENS {
-            return Err((offset, format!("a policy with more than {MAX_TOKENS} words and signs; split it")));
-        }
-    }
-    Ok(())
 }
 
 /// Reports an error of the parser or validator, and those inside it.

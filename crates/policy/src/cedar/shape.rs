@@ -39,77 +39,90 @@ impl Field {
 /// Levels of a schema that are followed; deeper values are not shown to policies.
 const MAX_DEPTH: usize = 12;
 
+/// Schemas that are followed for one tool, references included; what comes after them is not shown to policies.
+const MAX_NODES: usize = 4_096;
+
+/// A walk over a tool's schema.
+struct Walk<'a> {
+    root: &'a Value,
+    nodes: usize,
+}
+
 /// The arguments of a tool as far as Cedar can type them.
 pub(super) fn of_arguments(schema: &Value) -> Fields {
-    match of_schema(schema, schema, 0) {
+    let mut walk = Walk { root: schema, nodes: 0 };
+    match walk.of_schema(schema, 0) {
         Some((Kind::Record(fields), _)) => fields,
         _ => Fields::new(),
     }
 }
 
-/// The type of a schema, and whether it allows null; `None` where Cedar cannot say it.
-fn of_schema(root: &Value, schema: &Value, depth: usize) -> Option<(Kind, bool)> {
-    if depth > MAX_DEPTH {
-        return None;
-    }
-    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-        return of_schema(root, root.pointer(target.strip_prefix('#')?)?, depth + 1);
-    }
-    if let Some(branches) = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array)
-        && schema.get("type").is_none()
-    {
-        return one_or_null(root, branches, depth);
-    }
-    let (name, nullable) = type_name(schema)?;
-    let kind = match name {
-        "string" => Kind::Text,
-        "boolean" => Kind::Flag,
-        "integer" => Kind::Long,
-        "number" => Kind::Decimal,
-        "array" => {
-            let items = schema.get("items").filter(|_| schema.get("prefixItems").is_none())?;
-            let (kind, null_inside) = of_schema(root, items, depth + 1)?;
-            // A null inside a list would vanish from the set.
-            if null_inside {
-                return None;
-            }
-            Kind::Set(Box::new(kind))
-        }
-        "object" => Kind::Record(record(root, schema, depth)),
-        _ => return None,
-    };
-    Some((kind, nullable))
-}
-
-fn record(root: &Value, schema: &Value, depth: usize) -> Fields {
-    let declared = schema.get("properties").and_then(Value::as_object);
-    let needed = schema.get("required").and_then(Value::as_array);
-    let needs = |name: &str| needed.is_some_and(|names| names.iter().any(|one| one == name));
-    declared
-        .into_iter()
-        .flatten()
-        // Names that begin like Cedar's own are kept out of its schema.
-        .filter(|(name, _)| !name.starts_with("__"))
-        .filter_map(|(name, schema)| {
-            let (kind, nullable) = of_schema(root, schema, depth + 1)?;
-            Some((name.clone(), Field { kind, required: needs(name) && !nullable }))
-        })
-        .collect()
-}
-
-/// `anyOf [T, null]`, as some generators write an optional value.
-fn one_or_null(root: &Value, branches: &[Value], depth: usize) -> Option<(Kind, bool)> {
-    let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
-    let mut kinds = branches.iter().filter(|branch| !is_null(branch)).map(|branch| of_schema(root, branch, depth + 1));
-    let (first, mut nullable) = kinds.next()??;
-    for other in kinds {
-        let (kind, null) = other?;
-        if kind != first {
+impl<'a> Walk<'a> {
+    /// The type of a schema, and whether it allows null; `None` where Cedar cannot say it.
+    fn of_schema(&mut self, schema: &'a Value, depth: usize) -> Option<(Kind, bool)> {
+        self.nodes += 1;
+        if depth > MAX_DEPTH || self.nodes > MAX_NODES {
             return None;
         }
-        nullable |= null;
+        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+            return self.of_schema(self.root.pointer(target.strip_prefix('#')?)?, depth + 1);
+        }
+        let branches = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
+        if let Some(branches) = branches.filter(|_| schema.get("type").is_none()) {
+            return self.one_or_null(branches, depth);
+        }
+        let (name, nullable) = type_name(schema)?;
+        let kind = match name {
+            "string" => Kind::Text,
+            "boolean" => Kind::Flag,
+            "integer" => Kind::Long,
+            "number" => Kind::Decimal,
+            "array" => {
+                let items = schema.get("items").filter(|_| schema.get("prefixItems").is_none())?;
+                let (kind, null_inside) = self.of_schema(items, depth + 1)?;
+                // A null inside a list would vanish from the set.
+                if null_inside {
+                    return None;
+                }
+                Kind::Set(Box::new(kind))
+            }
+            "object" => Kind::Record(self.record(schema, depth)),
+            _ => return None,
+        };
+        Some((kind, nullable))
     }
-    Some((first, nullable || branches.iter().any(is_null)))
+
+    fn record(&mut self, schema: &'a Value, depth: usize) -> Fields {
+        let declared = schema.get("properties").and_then(Value::as_object);
+        let needed = schema.get("required").and_then(Value::as_array);
+        let needs = |name: &str| needed.is_some_and(|names| names.iter().any(|one| one == name));
+        // In the order of names, whatever order the JSON library keeps: the walk may end inside.
+        let ordered: BTreeMap<&String, &Value> = declared.into_iter().flatten().collect();
+        ordered
+            .into_iter()
+            // Names that begin like Cedar's own are kept out of its schema.
+            .filter(|(name, _)| !name.starts_with("__"))
+            .filter_map(|(name, schema)| {
+                let (kind, nullable) = self.of_schema(schema, depth + 1)?;
+                Some((name.clone(), Field { kind, required: needs(name) && !nullable }))
+            })
+            .collect()
+    }
+
+    /// `anyOf [T, null]`, as some generators write an optional value.
+    fn one_or_null(&mut self, branches: &'a [Value], depth: usize) -> Option<(Kind, bool)> {
+        let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
+        let mut nullable = branches.iter().any(is_null);
+        let mut found: Option<Kind> = None;
+        for branch in branches.iter().filter(|branch| !is_null(branch)) {
+            let (kind, null) = self.of_schema(branch, depth + 1)?;
+            nullable |= null;
+            if found.get_or_insert_with(|| kind.clone()) != &kind {
+                return None;
+            }
+        }
+        found.map(|kind| (kind, nullable))
+    }
 }
 
 /// The one JSON type of a schema, and whether null is allowed beside it.

@@ -106,12 +106,16 @@ impl Link {
 
 /// A host from a policy or a URL: its plain form, and the address if it is one. `text` has no port.
 pub(crate) fn parse_host(text: &str) -> Option<(String, Option<IpAddr>)> {
-    if text.is_empty() || text.contains(['/', '@', '?', '#', '\\', '%', ' ']) {
+    if text.is_empty() || text.contains(['/', '@', '?', '#', '\\', '%', ' ', '*']) {
         return None;
     }
-    let bracketed = text.parse::<std::net::Ipv6Addr>().map_or_else(|_| text.to_owned(), |ip| format!("[{ip}]"));
+    let bracketed = match text.parse::<std::net::Ipv6Addr>() {
+        Ok(ip) => format!("[{ip}]"),
+        Err(_) if text.contains(':') => return None,
+        Err(_) => text.to_owned(),
+    };
     let link = Link::parse(&format!("https://{bracketed}/")).ok()?;
-    link.default_port.then_some((link.host, link.ip))
+    Some((link.host, link.ip))
 }
 
 /// A domain in its plain form. Schemes that the standard does not know keep their host as written, so that numbers are

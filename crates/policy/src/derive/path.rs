@@ -137,7 +137,8 @@ fn plain(text: &str) -> Result<(), Refused> {
     if text.starts_with('~') {
         return Err(Refused::Path("a leading `~` is a home directory to some readers"));
     }
-    if text.starts_with(['$', '%']) {
+    let named = text.strip_prefix('%').is_some_and(|rest| rest.starts_with(|c: char| c.is_alphabetic() || c == '_'));
+    if text.starts_with('$') || named {
         return Err(Refused::Path("a leading `$` or `%` is a variable to some readers"));
     }
     if text != text.trim() {
