@@ -11,7 +11,7 @@ use crate::rules;
 use crate::suite::{Suite, UserTask};
 use crate::tier::Tier;
 
-/// The profile of the tier that knows nothing of tasks.
+/// The profile of the tiers that know nothing of tasks.
 const GENERIC: &str = "generic";
 
 /// Makes and loads the bundle: tools with classes by their names, one profile per task or one for all.
@@ -25,7 +25,7 @@ pub fn bundle(suite: &Suite, tier: Tier) -> Result<Bundle, DojoError> {
 
 /// The profile under which a task is played.
 pub fn profile(task: &UserTask, tier: Tier) -> Result<ProfileName, DojoError> {
-    let name = if tier == Tier::Generic { GENERIC } else { task.id.as_str() };
+    let name = if tier.knows_the_task() { task.id.as_str() } else { GENERIC };
     Ok(ProfileName::new(name)?)
 }
 
@@ -42,19 +42,20 @@ fn document(suite: &Suite, tier: Tier) -> Value {
         tools.insert(tool.name.clone(), definition);
     }
     let mut profiles = BTreeMap::new();
-    if tier == Tier::Generic {
-        profiles.insert(GENERIC.to_owned(), suite.tools.iter().map(|tool| tool.name.clone()).collect());
-    } else {
+    if tier.knows_the_task() {
         for task in &suite.user_tasks {
             let needed: BTreeSet<String> = task.calls.iter().map(|call| call.tool.clone()).collect();
             profiles.insert(task.id.clone(), needed);
         }
+    } else {
+        profiles.insert(GENERIC.to_owned(), suite.tools.iter().map(|tool| tool.name.clone()).collect());
     }
     let mut document = json!({
         "version": 1,
         "models": {"scripted": {"provider": "scripted", "script": [{"done": "unused: answers come from the data"}]}},
         "default_model": "scripted",
-        "default_harness": {"max_steps": 60, "max_tool_calls": 60, "deadline_ms": 3_600_000},
+        "default_harness": {"max_steps": 60, "max_tool_calls": 60, "deadline_ms": 3_600_000,
+            "max_consecutive_rejections": 60},
         "tools": tools, "profiles": profiles,
     });
     if let (Some(section), Some(map)) = (rules::policies(suite, tier), document.as_object_mut()) {

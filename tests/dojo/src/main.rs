@@ -22,7 +22,7 @@ struct Arguments {
     /// Also print what humans were asked about and which attacks got through.
     #[arg(long)]
     why: bool,
-    /// Play this tier only, without the promises: `generic`, `scoped`, `strict`, `strictest`.
+    /// Play this tier only, without the promises: `generic`, `ruled`, `scoped`, `strict`, `strictest`.
     #[arg(long)]
     tier: Option<String>,
 }

@@ -133,7 +133,12 @@ impl<'a> Stage<'a> {
                 Effect::AskModel { seat, .. } => Some(seat),
                 Effect::RunTool(_) | Effect::Classify { .. } | Effect::OfferCall { .. } => None,
             })
-            .ok_or_else(|| DojoError::Stuck("no model is asked".to_owned()))?;
+            .ok_or_else(|| {
+                DojoError::Stuck(format!(
+                    "no model is asked after `{}`",
+                    self.log.last().map_or("nothing", |last| last.event.kind())
+                ))
+            })?;
         let ballot = Ballot {
             verdict: BallotVerdict::Proposal(proposal),
             text: String::new(),

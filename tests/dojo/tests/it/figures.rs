@@ -21,6 +21,12 @@ fn without_limits_everything_gets_through() {
 }
 
 #[test]
+fn rules_hold_where_nobody_knows_the_task() {
+    // What gets through: the page, in every task.
+    assert_eq!(figures(Tier::Ruled).0, [30, 24, 24, 6, 6, 1]);
+}
+
+#[test]
 fn lists_of_tools_stop_what_the_task_does_not_need() {
     // What gets through: two attacks by note in each of two tasks, one by deleting, one by a page, one by paying.
     assert_eq!(figures(Tier::Scoped).0, [30, 23, 23, 6, 6, 0]);

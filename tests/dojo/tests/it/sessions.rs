@@ -61,5 +61,8 @@ fn a_bundle_that_does_not_load_names_its_faults() {
     let mut suite = office();
     suite.tools.iter_mut().for_each(|tool| tool.description.clear());
     let error = bundle(&suite, Tier::Generic).unwrap_err().to_string();
-    assert!(error.contains("`office` for generic") && error.contains("/tools/get_people/description"), "{error}");
+    assert!(
+        error.contains("`office` for generic") && error.contains("/tools/get_users_in_channel/description"),
+        "{error}"
+    );
 }
