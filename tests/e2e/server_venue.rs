@@ -92,7 +92,7 @@ async fn what_cannot_be_reached_was_not_sent() {
         json!({"http": {"url": "http://127.0.0.1:1/"}}),
         // Never allowed, not even where private addresses are.
         json!({"http": {"url": "http://169.254.169.254/latest"}}),
-        json!({"http": {"url": "http://127.0.0.1:1/", "bearer_env": "PATH"}}),
+        json!({"http": {"url": "http://127.0.0.1:1/", "bearer_env": "TOOLGATE_SECRET_THAT_NOBODY_SET"}}),
     ] {
         let outcome = outcome(&bundle(&executor, json!({}))).await;
         assert_eq!(outcome["status"], "failed");

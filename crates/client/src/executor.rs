@@ -22,6 +22,7 @@ use crate::random;
 
 mod engine;
 mod ledger;
+mod pace;
 mod report;
 mod socket;
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use url::Url;
 
 use super::ledger::{Key, Ledger, Verdict};
+use super::pace::Pace;
 use super::socket::{NoSocket, Socket, is_final, open};
 use super::{Answer, Call, CallFailure, EndReason, ExecutorOptions, Handler, Notice, report};
 use crate::error::ClientError;
@@ -75,6 +76,7 @@ pub(super) struct Engine {
     permits: Arc<Semaphore>,
     signals: (mpsc::Sender<Signal>, mpsc::Receiver<Signal>),
     backoff: Duration,
+    pace: Pace,
 }
 
 impl Engine {
@@ -93,6 +95,7 @@ impl Engine {
             running: BTreeMap::new(),
             signals: mpsc::channel(SIGNALS),
             backoff: BACKOFF.0,
+            pace: Pace::new(Instant::now()),
         }
     }
 
@@ -157,6 +160,7 @@ impl Engine {
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             for text in outbox.drain(..) {
+                sleep(self.pace.wait(Instant::now())).await;
                 match timeout(silence, sink.send(Message::text(text))).await {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) | Err(_) => return Over::Lost(reconnect),
@@ -207,7 +211,12 @@ impl Engine {
                     let text = self.finished(done);
                     outbox.extend(text.filter(|_| welcomed));
                 }
-                Some(signal) = self.signals.1.recv() => outbox.extend(self.signalled(&signal).filter(|_| welcomed)),
+                Some(signal) = self.signals.1.recv() => {
+                    // Offers and outcomes need the room more than words for people do.
+                    if welcomed && self.pace.has_room(Instant::now()) {
+                        outbox.extend(self.signalled(&signal));
+                    }
+                }
                 _ = retry.tick(), if welcomed => outbox.extend(self.due()),
             }
         }
@@ -409,7 +418,7 @@ async fn run(
     };
     let args = serde_json::from_str(offer.args.get())
         .map_err(|error| CallFailure::Failed(format!("the arguments cannot be read: {error}")))?;
-    let left = tokio::time::Instant::now() + Duration::from_millis(offer.expires_in_ms);
+    let left = Instant::now() + Duration::from_millis(offer.expires_in_ms);
     let Ok(Ok(_permit)) = tokio::time::timeout_at(left, permits.acquire_owned()).await else {
         return Err(CallFailure::Failed("the client was too busy to start it in time".to_owned()));
     };

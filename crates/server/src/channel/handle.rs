@@ -31,6 +31,8 @@ pub(super) struct Driver {
     connection: Arc<Connection>,
     id: String,
     followed: BTreeSet<SessionId>,
+    /// Sessions asked for that are not there.
+    missed: usize,
     tasks: JoinSet<()>,
 }
 
@@ -39,7 +41,7 @@ impl Driver {
         let mut tasks = JoinSet::new();
         tasks.spawn(stay_authorised(Arc::clone(&connection)));
         let id = format!("con_{}", uuid::Uuid::now_v7().simple());
-        Self { connection, id, followed: BTreeSet::new(), tasks }
+        Self { connection, id, followed: BTreeSet::new(), missed: 0, tasks }
     }
 
     pub(super) fn connection(&self) -> &Connection {
@@ -88,6 +90,11 @@ impl Driver {
         for cursor in hello.sessions {
             wanted.insert(cursor.id, cursor.last_seq);
         }
+        // Each is a look into the database, whether it is there or not.
+        if wanted.len() > settings.sessions {
+            let detail = format!("at most {} sessions", settings.sessions);
+            return connection.refuse(&ApiError::invalid("/sessions", detail), None).await;
+        }
         let (mut follow, mut gone, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for (id, last_seq) in wanted {
             if self.followed.contains(&id) {
@@ -110,7 +117,12 @@ impl Driver {
             resumed: resumed.collect(),
             gone,
         };
+        self.missed += welcome.gone.len();
         connection.outbox.control(&ServerFrame::Welcome(welcome)).await?;
+        if self.missed > settings.sessions {
+            // Nobody forgets so many sessions; this is a search for those of others.
+            connection.exit.close(CloseReason::TooFast);
+        }
         for (id, error) in refused {
             connection.refuse(&error, Some(id.to_string())).await?;
         }

@@ -11,7 +11,7 @@ use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, timeout_at};
 use toolgate_core::output::OutcomeStatus;
-use toolgate_core::tool::{HttpExecutor, ToolClass};
+use toolgate_core::tool::{HttpExecutor, SECRET_PREFIX, ToolClass};
 use toolgate_proposers::SecretSource;
 use url::Url;
 

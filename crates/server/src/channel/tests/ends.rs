@@ -145,6 +145,18 @@ async fn too_long_too_many_too_slow() {
 }
 
 #[tokio::test]
+async fn a_search_for_sessions_is_ended() {
+    let world = World::with(ChannelSettings { sessions: 4, ..ChannelSettings::default() }).await;
+    let key = world.key("acme", &IDE).await;
+    let sessions = |from: u32, to: u32| (from..to).map(|n| json!({"id": format!("ses_{n:032x}")})).collect::<Vec<_>>();
+    let (mut socket, _) = world.hello(&key, "a", &json!(sessions(0, 3))).await;
+    socket.hello(&key, "a", &json!(sessions(10, 15))).await;
+    assert_eq!(socket.error().await.0, "invalid_request");
+    socket.hello(&key, "a", &json!(sessions(20, 22))).await;
+    assert_eq!(socket.closed().await, 4429);
+}
+
+#[tokio::test]
 async fn a_restart_is_announced() {
     let world = World::new().await;
     let key = world.key("acme", &IDE).await;
