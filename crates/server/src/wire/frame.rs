@@ -1,6 +1,7 @@
 //! Frames of the channel: names, fields, how a client's frame is read and a server's written. What is not here: what a
 //! frame does (`channel`). The protocol in words stands in `docs/CHANNEL.md`, the schema in `schemas/channel.schema.json`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -170,13 +171,24 @@ fn read<T: DeserializeOwned>(frame: &'static str, body: Value) -> Result<T, Fram
     })
 }
 
-/// The JSON Schema of all frames, as it is checked in.
+/// The JSON Schema of all frames, as it is checked in: keys in order, whatever other crates make of JSON maps.
 #[must_use]
 pub fn schema() -> String {
     let schema = schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<AnyFrame>();
-    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&sorted(schema.to_value())).unwrap_or_default();
     text.push('\n');
     text
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<String, Value> = fields.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other,
+    }
 }
 
 #[cfg(test)]
