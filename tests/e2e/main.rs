@@ -7,6 +7,7 @@ mod channel;
 mod client_venue;
 mod docs;
 mod field_cases;
+mod hostile;
 mod isolation;
 mod lifecycle;
 mod listing;

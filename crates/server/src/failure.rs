@@ -66,6 +66,36 @@ pub enum Failure {
     Internal(String),
 }
 
+impl Failure {
+    /// The same failure for somebody else who waited for the same thing. Causes that cannot be copied become their words.
+    #[must_use]
+    pub fn once_more(&self) -> Self {
+        match self {
+            Self::NoSuchSession => Self::NoSuchSession,
+            Self::NoBundle => Self::NoBundle,
+            Self::Refused(refusal) => Self::Refused(refusal.clone()),
+            Self::AliasTaken { session } => Self::AliasTaken { session: *session },
+            Self::IdempotencyReused => Self::IdempotencyReused,
+            Self::Repeated { seq } => Self::Repeated { seq: *seq },
+            Self::IdempotencyInProgress => Self::IdempotencyInProgress,
+            Self::Busy => Self::Busy,
+            Self::OwnedElsewhere => Self::OwnedElsewhere,
+            Self::LogBroken { seq, detail } => Self::LogBroken { seq: *seq, detail: detail.clone() },
+            Self::Erased => Self::Erased,
+            Self::Quarantined => Self::Quarantined,
+            Self::BundleBroken(faults) => Self::BundleBroken(faults.clone()),
+            Self::Store(StoreError::Unavailable(cause)) => {
+                Self::Store(StoreError::Unavailable(cause.to_string().into()))
+            }
+            Self::Store(StoreError::StorageFull(cause)) => {
+                Self::Store(StoreError::StorageFull(cause.to_string().into()))
+            }
+            Self::Store(other) => Self::Internal(other.to_string()),
+            Self::Internal(detail) => Self::Internal(detail.clone()),
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use toolgate_core::bundle::Bundle;
@@ -32,6 +33,7 @@ mod mail;
 mod output;
 mod registry;
 mod resume;
+mod setbacks;
 mod verify;
 
 pub use bundles::Bundles;
@@ -40,6 +42,9 @@ pub use deps::{Deps, SessionSettings};
 use journal::{Batch, Journal, NewLog};
 use mail::{AttachOrder, Mail};
 use registry::Registry;
+
+/// How long a reader waits for the owner of a session before it reads the log itself.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A session at one moment.
 #[derive(Debug, Clone)]
@@ -286,9 +291,11 @@ impl Sessions {
         let key = SessionKey { tenant: tenant.clone(), session };
         if self.registry.holds(&key) {
             let (reply, answer) = oneshot::channel();
-            self.registry.send(&key, Mail::Snapshot(reply)).await?;
-            if let Ok(answer) = answer.await {
-                return answer;
+            let asked = self.registry.send(&key, Mail::Snapshot(reply)).await;
+            // Whoever cannot write at the moment, since the disk is full or the database away, or is at its work for long,
+            // does not keep others from reading: the log has all that is durable.
+            if let (Ok(()), Ok(Ok(Ok(snapshot)))) = (asked, tokio::time::timeout(READ_PATIENCE, answer).await) {
+                return Ok(snapshot);
             }
         }
         load::load(&self.deps, tenant, session).await.map(load::Loaded::into_snapshot)

@@ -17,6 +17,7 @@ use super::deps::Deps;
 use super::journal::Journal;
 use super::load::Loaded;
 use super::mail::Mail;
+use super::setbacks::Setbacks;
 use crate::failure::Failure;
 
 /// Panics in a row after which a session is set aside.
@@ -35,6 +36,7 @@ pub(super) struct Registry {
     actors: Mutex<HashMap<SessionKey, Entry>>,
     heads: Mutex<HashMap<SessionKey, watch::Sender<u64>>>,
     loads: Semaphore,
+    setbacks: Setbacks,
     tracker: TaskTracker,
 }
 
@@ -49,7 +51,14 @@ struct Entry {
 impl Registry {
     pub(super) fn new(deps: Arc<Deps>) -> Arc<Self> {
         let loads = Semaphore::new(deps.settings.loads_at_once);
-        Arc::new(Self { deps, actors: Mutex::default(), heads: Mutex::default(), loads, tracker: TaskTracker::new() })
+        Arc::new(Self {
+            deps,
+            actors: Mutex::default(),
+            heads: Mutex::default(),
+            loads,
+            setbacks: Setbacks::default(),
+            tracker: TaskTracker::new(),
+        })
     }
 
     /// Sends mail to a session, loading it if need be.
@@ -84,6 +93,11 @@ impl Registry {
     /// How many sessions are in memory.
     pub(super) fn held(&self) -> usize {
         self.actors().len()
+    }
+
+    /// Whether the session may be loaded once more, if it could not be of late.
+    pub(super) fn may_try(&self, key: &SessionKey) -> bool {
+        self.setbacks.may_try(key)
     }
 
     /// Follows the head of a session, whether it is in memory or not.
@@ -134,14 +148,16 @@ impl Registry {
                 Ok(Ok(Exit::Unloaded | Exit::Lost | Exit::Stopped)) => return close(mail),
                 Ok(Ok(Exit::Failed)) => {}
                 Ok(Err(failure)) => {
-                    answer_failure(&mut mail, failure);
-                    return close(mail);
+                    if !matches!(failure, Failure::NoSuchSession) {
+                        self.setbacks.failed(key);
+                    }
+                    return answer_failure(mail, failure);
                 }
                 Err(_) => {
                     panics += 1;
                     tracing::error!(session = %key.session, panics, "the session's actor panicked");
                     if panics >= PANICS_BEFORE_QUARANTINE {
-                        return quarantine(mail).await;
+                        return self.quarantine(mail).await;
                     }
                 }
             }
@@ -167,9 +183,24 @@ impl Registry {
                 Journal::take(&self.deps, &key.tenant, key.session).await?
             }
         };
+        self.setbacks.loaded(key);
         let head = self.head(key, loaded.state.head);
         let actor = Actor::new(&self.deps, &head, loaded);
         Ok(if fresh { actor.run(mail).await } else { actor.recover_and_run(mail).await })
+    }
+
+    /// Answers everybody that the session is set aside, until the server is restarted.
+    async fn quarantine(&self, mut mail: mpsc::Receiver<Mail>) {
+        loop {
+            tokio::select! {
+                waiting = mail.recv() => match waiting {
+                    Some(waiting) => waiting.fail(Failure::Quarantined),
+                    None => return,
+                },
+                // The registry holds a sender, so the mailbox alone never ends.
+                () = self.deps.stopping.cancelled() => return close(mail),
+            }
+        }
     }
 
     fn head(&self, key: &SessionKey, head: u64) -> watch::Sender<u64> {
@@ -200,17 +231,10 @@ fn close(mut mail: mpsc::Receiver<Mail>) {
     }
 }
 
-/// Gives a load failure to the first who waits; the others try again and get their own.
-fn answer_failure(mail: &mut mpsc::Receiver<Mail>, failure: Failure) {
+/// Gives a load failure to everybody who waits for the session.
+fn answer_failure(mut mail: mpsc::Receiver<Mail>, failure: Failure) {
     mail.close();
-    if let Ok(first) = mail.try_recv() {
-        first.fail(failure);
-    }
-}
-
-/// Answers everybody that the session is set aside, until the server is restarted.
-async fn quarantine(mut mail: mpsc::Receiver<Mail>) {
-    while let Some(waiting) = mail.recv().await {
-        waiting.fail(Failure::Quarantined);
+    while let Ok(left) = mail.try_recv() {
+        left.fail(failure.once_more());
     }
 }

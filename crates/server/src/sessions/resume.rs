@@ -1,9 +1,11 @@
-//! Keeps every open run going: at start all that were under way, later those whose timer is due; and renews this node's
-//! lease. What is not here: what a loaded session does (`actor`).
+//! Keeps every open run going: at start all that were under way, later those whose timer is due and those that fell out of
+//! memory in the middle of their work; and renews this node's lease. What is not here: what a loaded session does
+//! (`actor`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
 use toolgate_store::{SessionKey, Wanted};
 
 use super::deps::Deps;
@@ -12,6 +14,9 @@ use super::registry::Registry;
 
 /// How often timers of sessions outside memory are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
+/// How often sessions are looked for that should be at work here, but are not in memory: theirs was a database that was
+/// away for longer than they had patience.
+const STRAYS_EVERY: Duration = Duration::from_secs(3);
 /// Sessions asked for at once.
 const PAGE: u32 = 500;
 
@@ -23,13 +28,24 @@ pub(super) async fn resume_open(deps: &Arc<Deps>, registry: &Arc<Registry>) -> R
 /// Runs until the server stops.
 pub(super) async fn keep_going(deps: Arc<Deps>, registry: Arc<Registry>) {
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    let mut strays = tokio::time::interval(STRAYS_EVERY);
     let mut renew = tokio::time::interval(deps.settings.lease / 3);
+    // Rounds that were missed while the database was away are not made up for.
+    for timer in [&mut sweep, &mut strays, &mut renew] {
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
     loop {
         tokio::select! {
             _ = sweep.tick() => {
                 let due = Wanted::Due(deps.clock.now());
                 if let Err(error) = wake_all(&deps, &registry, &due).await {
                     tracing::warn!(%error, "timers could not be looked at; they will be in the next round");
+                }
+            }
+            _ = strays.tick() => {
+                let own = Wanted::ActiveOf(deps.node.node.clone());
+                if let Err(error) = wake_all(&deps, &registry, &own).await {
+                    tracing::warn!(%error, "stray sessions could not be looked for; they will be in the next round");
                 }
             }
             _ = renew.tick() => renew_lease(&deps).await,
@@ -59,7 +75,7 @@ async fn wake_all(
         let page = deps.store.open_sessions(wanted, after.as_ref(), PAGE).await?;
         for row in page.items {
             let key = SessionKey { tenant: row.tenant, session: row.session };
-            if registry.holds(&key) {
+            if registry.holds(&key) || !registry.may_try(&key) {
                 continue;
             }
             match registry.send(&key, Mail::Wake).await {
