@@ -90,7 +90,10 @@ impl Serve {
 
 fn start_logging(json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that cannot be written, because its disk is full or its reader is gone, must not stop what it tells of: the
+    // library would complain with `eprintln!`, which then panics.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     if json {
         builder.json().init();
     } else {

@@ -10,5 +10,6 @@
 mod crash;
 mod demo;
 mod health;
+mod logs;
 mod program;
 mod tamper;
