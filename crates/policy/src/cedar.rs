@@ -29,7 +29,9 @@ mod convert;
 mod extent;
 mod judge;
 mod read;
+mod schema;
 mod shape;
+mod slice;
 
 pub(crate) use compile::Cedar;
 

@@ -1,27 +1,27 @@
-//! Compiling policy sets: the schema from the tools, strict validation, paths that exist, one slice per tool. What is not
-//! here: reading texts (`read`), judging (`judge`).
+//! Compiling policy sets: strict validation against the tools, paths that exist. What is not here: reading texts (`read`),
+//! the schema (`schema`), the slice of a tool (`slice`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cedar_policy::ffi::DetailedError;
 use cedar_policy::{
-    ActionConstraint, Authorizer, Entity, EntityId, EntityTypeName, EntityUid, Policy, PolicySet, Schema,
-    ValidationMode, ValidationWarning, Validator, get_lang_version, get_sdk_version,
+    Authorizer, PolicySet, Schema, ValidationMode, ValidationWarning, Validator, get_lang_version, get_sdk_version,
 };
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::context::{self, Counted};
 use super::read::{self, Info, Parsed};
-use super::shape::{Field, Fields, Kind, of_arguments, record_schema};
+use super::schema::{self, Names};
+use super::shape::{Fields, Kind, of_arguments};
+use super::slice::{self, Slice, concerns};
 use super::{CedarForm, MAX_SETS, MAX_SHADOW_SETS};
-use crate::facts::ToolFacts;
 use crate::fault::{Faults, escape};
 use crate::rule::{Mode, Registry, RuleId};
 
 /// Every policy set of a section, validated and sliced.
 #[derive(Debug, Clone)]
 pub(crate) struct Cedar {
+    /// The schema that requests are checked against: contexts with what the slices' policies read.
     pub(super) schema: Schema,
     pub(super) slices: BTreeMap<String, Slice>,
     pub(super) infos: BTreeMap<String, Info>,
@@ -35,52 +35,13 @@ pub(crate) struct Cedar {
     pub(super) engine: String,
 }
 
-/// The policies that can concern one tool.
-#[derive(Debug, Clone)]
-pub(super) struct Slice {
-    pub(super) tool: ToolFacts,
-    pub(super) input: Fields,
-    pub(super) action: EntityUid,
-    pub(super) entities: Vec<Entity>,
-    pub(super) enforced: PolicySet,
-    /// Each shadow set with all enforced policies, and the ids of its own.
-    pub(super) shadow: Vec<(String, PolicySet)>,
-}
-
-/// The entity types.
-#[derive(Debug, Clone)]
-pub(super) struct Names {
-    action: EntityTypeName,
-    pub(super) agent: EntityTypeName,
-    pub(super) role: EntityTypeName,
-    pub(super) session: EntityTypeName,
-}
-
-impl Names {
-    fn new() -> Option<Self> {
-        Some(Self {
-            action: "Action".parse().ok()?,
-            agent: "Agent".parse().ok()?,
-            role: "Role".parse().ok()?,
-            session: "Session".parse().ok()?,
-        })
-    }
-
-    fn action(&self, id: &str) -> EntityUid {
-        uid(&self.action, id)
-    }
-}
-
-pub(super) fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {
-    EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
-}
-
 /// A set that was read.
-struct Set<'a> {
-    id: &'a RuleId,
-    form: &'a CedarForm,
+pub(super) struct Set<'a> {
+    pub(super) id: &'a RuleId,
+    pub(super) form: &'a CedarForm,
+    /// The place of its text.
     at: String,
-    parsed: Vec<Parsed>,
+    pub(super) parsed: Vec<Parsed>,
 }
 
 impl Cedar {
@@ -120,15 +81,8 @@ impl Cedar {
             .filter_map(|tool| Some((tool.id.clone(), context::fields(tool, inputs.get(&tool.id)?, &counted))))
             .map(|(id, fields)| (id, Kind::Record(fields)))
             .collect();
-        let text = schema_text(registry, &contexts);
-        let schema = match Schema::from_json_str(&text) {
-            Ok(schema) => schema,
-            Err(error) => {
-                read::report("", "/cedar", "schema", &DetailedError::from(&error), faults);
-                return None;
-            }
-        };
-        let validator = Validator::new(schema.clone());
+        let text = schema::text(registry, &contexts);
+        let validator = Validator::new(schema::parse(&text, faults)?);
         for set in &sets {
             validate(set, &validator, faults);
             for parsed in &set.parsed {
@@ -138,10 +92,20 @@ impl Cedar {
         if faults.count() > before {
             return None;
         }
+        let shown: BTreeMap<String, Kind> = registry
+            .tools
+            .values()
+            .filter_map(|tool| Some((tool.id.clone(), slice::shown(tool, contexts.get(&tool.id)?, &sets, &names))))
+            .collect();
+        let schema = schema::parse(&schema::text(registry, &shown), faults)?;
         let slices = registry
             .tools
             .values()
-            .filter_map(|tool| Some((tool.id.clone(), slice(tool, inputs.get(&tool.id)?.clone(), &sets, &names)?)))
+            .filter_map(|tool| {
+                let Some(Kind::Record(shown)) = shown.get(&tool.id) else { return None };
+                let input = inputs.get(&tool.id)?.clone();
+                Some((tool.id.clone(), Slice::new(tool, input, shown.clone(), &sets, &names)?))
+            })
             .collect();
         let infos =
             sets.iter().flat_map(|set| &set.parsed).map(|one| (one.info.id.clone(), one.info.clone())).collect();
@@ -158,16 +122,6 @@ impl Cedar {
             engine: format!("cedar-policy {} (language {})", get_sdk_version(), get_lang_version()),
         })
     }
-}
-
-/// The groups of a tool's action.
-fn groups(tool: &ToolFacts) -> Vec<String> {
-    let own = [
-        format!("class:{}", tool.class.code()),
-        format!("venue:{}", tool.venue.code()),
-        format!("risk:{}", tool.risk.code()),
-    ];
-    own.into_iter().chain(tool.tags.iter().map(|tag| format!("tag:{tag}"))).collect()
 }
 
 /// The tags and tools that policies count, so that contexts carry no others. Names that do not exist are found later.
@@ -189,46 +143,6 @@ fn counted(sets: &[Set<'_>], registry: Registry<'_>) -> Counted {
         }
     }
     counted
-}
-
-/// The schema as text. The order of keys is the same whatever the JSON library is built with, so that its hash is too.
-fn schema_text(registry: Registry<'_>, contexts: &BTreeMap<String, Kind>) -> String {
-    let mut actions: BTreeMap<String, Value> = BTreeMap::new();
-    for tool in registry.tools.values() {
-        let groups = groups(tool);
-        for group in &groups {
-            actions.insert(group.clone(), json!({"appliesTo": {"principalTypes": [], "resourceTypes": []}}));
-        }
-        let members: Vec<Value> = groups.iter().map(|id| json!({"id": id})).collect();
-        let context = contexts.get(&tool.id).map(Kind::to_schema);
-        let applies = json!({"principalTypes": ["Agent"], "resourceTypes": ["Session"], "context": context});
-        actions.insert(tool.id.clone(), json!({"memberOf": members, "appliesTo": applies}));
-    }
-    let agent = BTreeMap::from([
-        ("tenant".to_owned(), Field::required(Kind::Text)),
-        ("id".to_owned(), Field::required(Kind::Text)),
-        ("roles".to_owned(), Field::required(Kind::Set(Box::new(Kind::Text)))),
-    ]);
-    let entities = json!({
-        "Role": {}, "Session": {}, "Agent": {"memberOfTypes": ["Role"], "shape": record_schema(&agent)},
-    });
-    sorted(&json!({"": {"entityTypes": entities, "actions": actions}}))
-}
-
-/// JSON text with sorted keys.
-fn sorted(value: &Value) -> String {
-    match value {
-        Value::Object(map) => {
-            let ordered: BTreeMap<&String, &Value> = map.iter().collect();
-            let fields: Vec<String> = ordered
-                .into_iter()
-                .map(|(name, value)| format!("{}:{}", Value::String(name.clone()), sorted(value)))
-                .collect();
-            format!("{{{}}}", fields.join(","))
-        }
-        Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
-        other => other.to_string(),
-    }
 }
 
 fn validate(set: &Set<'_>, validator: &Validator, faults: &mut Faults) {
@@ -284,46 +198,6 @@ fn paths_exist(
             faults.add(&set.at, "argument_exists", detail);
         }
     }
-}
-
-/// Whether a policy's scope can hold for calls of a tool.
-fn concerns(policy: &Policy, tool: &ToolFacts, names: &Names) -> bool {
-    let own = || {
-        let groups: BTreeSet<String> = groups(tool).into_iter().collect();
-        groups.into_iter().chain(std::iter::once(tool.id.clone())).map(|id| names.action(&id))
-    };
-    match policy.action_constraint() {
-        ActionConstraint::Any => true,
-        ActionConstraint::Eq(action) => action == names.action(&tool.id),
-        ActionConstraint::In(actions) => own().any(|action| actions.contains(&action)),
-    }
-}
-
-fn slice(tool: &ToolFacts, input: Fields, sets: &[Set<'_>], names: &Names) -> Option<Slice> {
-    let action = names.action(&tool.id);
-    let groups: Vec<EntityUid> = groups(tool).iter().map(|group| names.action(group)).collect();
-    let entities = groups
-        .iter()
-        .map(|group| Entity::new_no_attrs(group.clone(), std::iter::empty().collect()))
-        .chain(std::iter::once(Entity::new_no_attrs(action.clone(), groups.iter().cloned().collect())))
-        .collect();
-    let of = |set: &Set<'_>| -> Vec<Policy> {
-        set.parsed.iter().map(|one| &one.policy).filter(|policy| concerns(policy, tool, names)).cloned().collect()
-    };
-    let enforced: Vec<Policy> = sets.iter().filter(|set| set.form.mode == Mode::Enforce).flat_map(of).collect();
-    let mut shadow = Vec::new();
-    for set in sets.iter().filter(|set| set.form.mode == Mode::Shadow) {
-        let both = enforced.iter().cloned().chain(of(set));
-        shadow.push((set.id.to_string(), PolicySet::from_policies(both).ok()?));
-    }
-    Some(Slice {
-        tool: tool.clone(),
-        input,
-        action,
-        entities,
-        enforced: PolicySet::from_policies(enforced).ok()?,
-        shadow,
-    })
 }
 
 fn policy_hash(sets: &[Set<'_>]) -> String {

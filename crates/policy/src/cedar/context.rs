@@ -7,8 +7,9 @@ use cedar_policy::RestrictedExpression;
 
 use super::convert::{self, Unfit};
 use super::shape::{Field, Fields, Kind};
+use super::slice::Slice;
 use crate::derive::{Derived, DerivedValue, FieldKind};
-use crate::facts::{CallStatus, Facts, ToolFacts, Venue};
+use crate::facts::{CallStatus, EarlierCall, Facts, ToolFacts, Venue};
 
 /// What the contexts of all tools share.
 #[derive(Debug, Clone, Default)]
@@ -68,67 +69,88 @@ fn type_of(kind: FieldKind) -> Kind {
     }
 }
 
-/// The values of a call's context.
+/// The values of a call's context, as far as `shown` has them. All arguments are checked, shown or not.
 pub(super) fn values(
-    tool: &ToolFacts,
-    input: &Fields,
+    slice: &Slice,
     counted: &Counted,
     facts: &Facts<'_>,
     derived: &BTreeMap<String, Derived>,
 ) -> Result<Vec<(String, RestrictedExpression)>, Unfit> {
     let mut unseen = Vec::new();
-    let arguments = convert::record(input, facts.args, &mut unseen)?;
-    unseen.sort();
-    let derived = derived.iter().map(|(name, fields)| {
-        let fields = fields.0.iter().map(|(name, value)| ((*name).to_owned(), expression(value)));
-        (name.clone(), record(fields))
-    });
-    let class = [("class", tool.class.code()), ("venue", tool.venue.code()), ("risk", tool.risk.code())];
-    let described = class
-        .into_iter()
-        .map(|(name, word)| (name.to_owned(), text(word)))
-        .chain(std::iter::once(("tags".to_owned(), texts(&tool.tags))));
-    Ok(vec![
-        ("input".to_owned(), arguments),
-        ("unseen".to_owned(), texts(&unseen)),
-        ("derived".to_owned(), record(derived)),
-        ("tool".to_owned(), record(described)),
-        ("session".to_owned(), session(facts)),
-        ("evidence".to_owned(), record(evidence(counted, facts))),
-        ("counts".to_owned(), record(counts(counted, facts))),
-    ])
+    convert::check(&slice.input, facts.args, &mut unseen)?;
+    let mut found = Vec::with_capacity(slice.shown.len());
+    for (name, field) in &slice.shown {
+        // `unseen` is the one field that is no record.
+        let Kind::Record(inner) = &field.kind else {
+            unseen.sort();
+            found.push((name.clone(), texts(&unseen)));
+            continue;
+        };
+        let value = match name.as_str() {
+            "input" => convert::build(inner, facts.args)?,
+            "derived" => {
+                record(inner.iter().filter_map(|(name, field)| Some((name, fields_of(field, derived.get(name)?)))))
+            }
+            "tool" => picked(inner, |name| described(&slice.tool, name)),
+            "session" => picked(inner, |name| session(facts, name)),
+            "evidence" => picked(inner, |tag| counted.evidence.get(tag).map(|tools| long(successes(facts, tools)))),
+            "counts" => picked(inner, |tool| Some(long(calls(facts, tool)))),
+            _ => picked(inner, |_| None),
+        };
+        found.push((name.clone(), value));
+    }
+    Ok(found)
 }
 
-fn session(facts: &Facts<'_>) -> RestrictedExpression {
+/// The fields of a record that have a value.
+fn picked(fields: &Fields, value: impl Fn(&str) -> Option<RestrictedExpression>) -> RestrictedExpression {
+    record(fields.keys().filter_map(|name| Some((name, value(name)?))))
+}
+
+fn described(tool: &ToolFacts, name: &str) -> Option<RestrictedExpression> {
+    match name {
+        "class" => Some(text(tool.class.code())),
+        "venue" => Some(text(tool.venue.code())),
+        "risk" => Some(text(tool.risk.code())),
+        "tags" => Some(texts(&tool.tags)),
+        _ => None,
+    }
+}
+
+fn session(facts: &Facts<'_>, name: &str) -> Option<RestrictedExpression> {
     let session = facts.session;
-    let longs = [
-        ("run", i64::from(session.run)),
-        ("step", i64::from(session.step)),
-        ("tool_calls", saturated(session.tool_calls)),
-        ("spent", saturated(session.spent_micros)),
-        ("ballots", i64::from(session.ballots)),
-        ("agreed", i64::from(session.agreed)),
-    ];
-    let longs = longs.into_iter().chain(session.limit_micros.map(|limit| ("limit", saturated(limit))));
-    let words = std::iter::once(("profile", facts.profile)).chain(session.label.map(|label| ("label", label)));
-    record(
-        longs
-            .map(|(name, value)| (name.to_owned(), RestrictedExpression::new_long(value)))
-            .chain(words.map(|(name, word)| (name.to_owned(), text(word)))),
-    )
+    let number = |value: u64| Some(RestrictedExpression::new_long(saturated(value)));
+    match name {
+        "profile" => Some(text(facts.profile)),
+        "label" => session.label.map(text),
+        "run" => number(u64::from(session.run)),
+        "step" => number(u64::from(session.step)),
+        "tool_calls" => number(session.tool_calls),
+        "spent" => number(session.spent_micros),
+        "limit" => session.limit_micros.and_then(number),
+        "ballots" => number(u64::from(session.ballots)),
+        "agreed" => number(u64::from(session.agreed)),
+        _ => None,
+    }
 }
 
-fn evidence(counted: &Counted, facts: &Facts<'_>) -> Vec<(String, RestrictedExpression)> {
+fn successes(facts: &Facts<'_>, tools: &BTreeSet<String>) -> usize {
     let run = facts.session.run;
-    let successes = |tools: &BTreeSet<String>| {
-        facts.earlier.iter().filter(|c| c.run == run && c.status == CallStatus::Ok && tools.contains(c.tool)).count()
-    };
-    counted.evidence.iter().map(|(tag, tools)| (tag.clone(), long(successes(tools)))).collect()
+    let counts =
+        |call: &&EarlierCall<'_>| call.run == run && call.status == CallStatus::Ok && tools.contains(call.tool);
+    facts.earlier.iter().filter(counts).count()
 }
 
-fn counts(counted: &Counted, facts: &Facts<'_>) -> Vec<(String, RestrictedExpression)> {
-    let calls = |tool: &String| facts.earlier.iter().filter(|c| c.status.may_have_effect() && c.tool == tool).count();
-    counted.counts.iter().map(|tool| (tool.clone(), long(calls(tool)))).collect()
+fn calls(facts: &Facts<'_>, tool: &str) -> usize {
+    facts.earlier.iter().filter(|call| call.status.may_have_effect() && call.tool == tool).count()
+}
+
+/// The shown fields of a derived value.
+fn fields_of(shown: &Field, derived: &Derived) -> RestrictedExpression {
+    match &shown.kind {
+        Kind::Record(fields) => picked(fields, |name| derived.0.get(name).map(expression)),
+        _ => picked(&Fields::new(), |_| None),
+    }
 }
 
 /// The tools whose successes count as evidence of a tag.
@@ -162,7 +184,7 @@ fn saturated(value: u64) -> i64 {
 }
 
 /// A record of names that are known to differ.
-fn record(fields: impl IntoIterator<Item = (String, RestrictedExpression)>) -> RestrictedExpression {
-    let fields: BTreeMap<String, RestrictedExpression> = fields.into_iter().collect();
+fn record<'a>(fields: impl IntoIterator<Item = (&'a String, RestrictedExpression)>) -> RestrictedExpression {
+    let fields = fields.into_iter().map(|(name, value)| (name.clone(), value));
     RestrictedExpression::new_record(fields).unwrap_or_else(|_| RestrictedExpression::new_set([]))
 }

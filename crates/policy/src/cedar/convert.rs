@@ -1,8 +1,9 @@
-//! Values as Cedar expressions, built one by one. Cedar's own JSON reader is never used on what a model wrote: it would
-//! read entities and extension calls inside it. What is not here: which types there are (`shape`).
+//! Arguments as Cedar expressions: all of them checked against their types, those that a policy reads built one by one.
+//! Cedar's own JSON reader is never used on what a model wrote: it would read entities and extension calls inside it.
+//! What is not here: which types there are (`shape`).
 
 use cedar_policy::RestrictedExpression;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::shape::{Fields, Kind};
 use crate::exact::{self, Decimal};
@@ -16,99 +17,143 @@ pub(super) struct Unfit {
     pub(super) what: &'static str,
 }
 
+impl Unfit {
+    /// A fault at this very value.
+    const fn here(what: &'static str) -> Self {
+        Self { pointer: String::new(), what }
+    }
+
+    /// The same fault, seen from one level above.
+    fn below(self, token: &str) -> Self {
+        Self { pointer: format!("/{}{}", escape(token), self.pointer), what: self.what }
+    }
+}
+
 /// Pointers of `unseen` that are listed by name.
 const MAX_UNSEEN: usize = 64;
 
-/// Converts the arguments; what no field shows is added to `unseen`.
-pub(super) fn record(fields: &Fields, value: &Value, unseen: &mut Vec<String>) -> Result<RestrictedExpression, Unfit> {
-    object(fields, value, &mut String::new(), unseen)
+/// Checks the arguments against the types of all fields; pointers of what no field shows are added to `unseen`.
+pub(super) fn check(fields: &Fields, value: &Value, unseen: &mut Vec<String>) -> Result<(), Unfit> {
+    check_object(fields, value, &mut Vec::new(), unseen)
 }
 
-fn convert(
-    kind: &Kind,
-    value: &Value,
-    at: &mut String,
+fn check_kind<'v>(kind: &Kind, value: &'v Value, at: &mut Vec<&'v str>, unseen: &mut Vec<String>) -> Result<(), Unfit> {
+    match (kind, value) {
+        (Kind::Text, Value::String(_)) | (Kind::Flag, Value::Bool(_)) => Ok(()),
+        (Kind::Long, Value::Number(number)) => long(number).map(|_| ()),
+        (Kind::Decimal, Value::Number(number)) => decimal(number).map(|_| ()),
+        (Kind::Set(element), Value::Array(items)) => items.iter().zip(0_u32..).try_for_each(|(item, idx)| {
+            at.push("*");
+            let answer = check_kind(element, item, at, unseen).map_err(|unfit| unfit.below(&idx.to_string()));
+            at.pop();
+            answer
+        }),
+        (Kind::Record(fields), value) => check_object(fields, value, at, unseen),
+        (Kind::Text, _) => Err(Unfit::here("is no text")),
+        (Kind::Flag, _) => Err(Unfit::here("is neither true nor false")),
+        (Kind::Long | Kind::Decimal, _) => Err(Unfit::here("is no number")),
+        (Kind::Set(_), _) => Err(Unfit::here("is no list")),
+    }
+}
+
+fn check_object<'v>(
+    fields: &Fields,
+    value: &'v Value,
+    at: &mut Vec<&'v str>,
     unseen: &mut Vec<String>,
-) -> Result<RestrictedExpression, Unfit> {
-    let unfit = |at: &String, what| Err(Unfit { pointer: at.clone(), what });
+) -> Result<(), Unfit> {
+    let Value::Object(map) = value else { return Err(Unfit::here("is no object")) };
+    for (name, value) in map {
+        match fields.get(name) {
+            // Null is absent.
+            Some(_) if value.is_null() => {}
+            Some(field) => {
+                at.push(name);
+                let answer = check_kind(&field.kind, value, at, unseen).map_err(|unfit| unfit.below(name));
+                at.pop();
+                answer?;
+            }
+            None => {
+                let steps = at.iter().copied().chain(std::iter::once(name.as_str()));
+                let pointer: String = steps.map(|step| format!("/{}", escape(step))).collect();
+                if unseen.len() < MAX_UNSEEN && !unseen.contains(&pointer) {
+                    unseen.push(pointer);
+                }
+            }
+        }
+    }
+    let absent = |name: &str| map.get(name).is_none_or(Value::is_null);
+    match fields.iter().find(|(name, field)| field.required && absent(name)) {
+        Some((name, _)) => Err(Unfit::here("is missing or null").below(name)),
+        None => Ok(()),
+    }
+}
+
+/// Builds the fields given; others are left out, and what is null is absent.
+pub(super) fn build(fields: &Fields, value: &Value) -> Result<RestrictedExpression, Unfit> {
+    let Value::Object(map) = value else { return Err(Unfit::here("is no object")) };
+    let mut found = Vec::with_capacity(fields.len());
+    for (name, field) in fields {
+        if let Some(value) = map.get(name).filter(|value| !value.is_null()) {
+            found.push((name.clone(), build_kind(&field.kind, value).map_err(|unfit| unfit.below(name))?));
+        }
+    }
+    RestrictedExpression::new_record(found).map_err(|_| Unfit::here("names a field twice"))
+}
+
+fn build_kind(kind: &Kind, value: &Value) -> Result<RestrictedExpression, Unfit> {
     match (kind, value) {
         (Kind::Text, Value::String(text)) => Ok(RestrictedExpression::new_string(text.clone())),
         (Kind::Flag, Value::Bool(flag)) => Ok(RestrictedExpression::new_bool(*flag)),
-        (Kind::Long, Value::Number(number)) => match exact::integer(number).map(i64::try_from) {
-            Some(Ok(int)) => Ok(RestrictedExpression::new_long(int)),
-            Some(Err(_)) => unfit(at, "is an integer beyond 64 signed bits"),
-            None => unfit(at, "is no integer"),
-        },
-        (Kind::Decimal, Value::Number(number)) => match decimal(number) {
-            Some(text) => Ok(RestrictedExpression::new_decimal(text)),
-            None => unfit(at, "has more than four digits after the point, or is too large"),
-        },
+        (Kind::Long, Value::Number(number)) => long(number).map(RestrictedExpression::new_long),
+        (Kind::Decimal, Value::Number(number)) => decimal(number).map(RestrictedExpression::new_decimal),
         (Kind::Set(element), Value::Array(items)) => {
-            let length = at.len();
-            let mut found = Vec::with_capacity(items.len());
-            for (idx, item) in items.iter().enumerate() {
-                at.push_str(&format!("/{idx}"));
-                found.push(convert(element, item, at, unseen)?);
-                at.truncate(length);
-            }
-            Ok(RestrictedExpression::new_set(found))
+            let items: Result<Vec<_>, Unfit> = items.iter().map(|item| build_kind(element, item)).collect();
+            items.map(RestrictedExpression::new_set)
         }
-        (Kind::Record(fields), value) => object(fields, value, at, unseen),
-        (Kind::Text, _) => unfit(at, "is no text"),
-        (Kind::Flag, _) => unfit(at, "is neither true nor false"),
-        (Kind::Long | Kind::Decimal, _) => unfit(at, "is no number"),
-        (Kind::Set(_), _) => unfit(at, "is no list"),
+        (Kind::Record(fields), value) => build(fields, value),
+        (Kind::Text | Kind::Flag | Kind::Long | Kind::Decimal | Kind::Set(_), _) => {
+            Err(Unfit::here("is of another kind"))
+        }
     }
 }
 
-fn object(
-    fields: &Fields,
-    value: &Value,
-    at: &mut String,
-    unseen: &mut Vec<String>,
-) -> Result<RestrictedExpression, Unfit> {
-    let Value::Object(map) = value else {
-        return Err(Unfit { pointer: at.clone(), what: "is no object" });
-    };
-    let length = at.len();
-    let mut found = Vec::with_capacity(map.len());
-    for (name, value) in map {
-        at.push('/');
-        at.push_str(&escape(name));
-        match fields.get(name) {
-            // Null is absent; where the field is required, the check of the request refuses that.
-            Some(_) if value.is_null() => {}
-            Some(field) => found.push((name.clone(), convert(&field.kind, value, at, unseen)?)),
-            None if unseen.len() < MAX_UNSEEN => unseen.push(at.clone()),
-            None => {}
-        }
-        at.truncate(length);
+fn long(number: &Number) -> Result<i64, Unfit> {
+    match exact::integer(number).map(i64::try_from) {
+        Some(Ok(int)) => Ok(int),
+        Some(Err(_)) => Err(Unfit::here("is an integer beyond 64 signed bits")),
+        None => Err(Unfit::here("is no integer")),
     }
-    RestrictedExpression::new_record(found).map_err(|_| Unfit { pointer: at.clone(), what: "names a field twice" })
 }
 
-/// A number as the text of a Cedar decimal: four digits after the point at most, and 64 bits in units of 10^-4.
-fn decimal(number: &serde_json::Number) -> Option<String> {
-    let decimal = Decimal::of(number).filter(|decimal| decimal.places() <= 4)?;
+/// A number as the text of a Cedar decimal: four digits after the point at most, and 64 bits in units of 10^-4. More
+/// digits are refused, not cut: a policy would compare another number than the tool receives.
+fn decimal(number: &Number) -> Result<String, Unfit> {
+    let unfit = Unfit::here("has more than four digits after the point, or is too large");
+    let Some(decimal) = Decimal::of(number).filter(|decimal| decimal.places() <= 4) else { return Err(unfit) };
     let text = decimal.to_fixed();
-    let (whole, fraction) = text.split_once('.')?;
-    if whole.len() > 16 {
-        return None;
+    let units = text
+        .split_once('.')
+        .filter(|(whole, _)| whole.len() <= 16)
+        .and_then(|(whole, fraction)| format!("{whole}{fraction:0<4}").parse::<i128>().ok());
+    match units.map(i64::try_from) {
+        Some(Ok(_)) => Ok(text),
+        Some(Err(_)) | None => Err(unfit),
     }
-    let units: i128 = format!("{whole}{fraction:0<4}").parse().ok()?;
-    i64::try_from(units).ok().map(|_| text)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::cedar::shape::of_arguments;
     use serde_json::json;
 
+    use super::*;
+    use crate::cedar::shape::of_arguments;
+
     fn fields() -> Fields {
-        of_arguments(&json!({"type": "object", "properties": {
+        of_arguments(&json!({"type": "object", "required": ["o"], "properties": {
             "s": {"type": "string"}, "n": {"type": "integer"}, "f": {"type": "number"},
-            "l": {"type": "array", "items": {"type": "integer"}}, "o": {"type": "object", "properties": {"s": {"type": "string"}}}}}))
+            "l": {"type": "array", "items": {"type": "integer"}},
+            "o": {"type": "object", "required": ["s"], "properties": {"s": {"type": "string"}}}}}))
     }
 
     #[test]
@@ -125,19 +170,23 @@ mod tests {
             (json!({"l": [1, "2"]}), "/l/1"),
             (json!({"o": []}), "/o"),
             (json!({"o": {"s": 1}}), "/o/s"),
+            (json!({"o": {}}), "/o/s"),
+            (json!({"o": null}), "/o"),
+            (json!({}), "/o"),
             (json!([]), ""),
         ] {
-            let found = record(&fields(), &value, &mut Vec::new()).map_err(|unfit| unfit.pointer);
+            let found = check(&fields(), &value, &mut Vec::new()).map_err(|unfit| unfit.pointer);
             assert_eq!(found.err().as_deref(), Some(pointer), "{value}");
         }
     }
 
     #[test]
-    fn what_no_field_shows_is_named() {
+    fn what_no_field_shows_is_named_and_not_built() {
         let mut unseen = Vec::new();
         let value = json!({"s": null, "n": 2.0, "f": 922_337_203_685_477.0_f64, "x/y": 1, "o": {"s": "a", "z": []}});
-        assert!(record(&fields(), &value, &mut unseen).is_ok());
+        assert_eq!(check(&fields(), &value, &mut unseen), Ok(()));
         unseen.sort();
         assert_eq!(unseen, ["/o/z", "/x~1y"]);
+        assert!(build(&fields(), &value).is_ok());
     }
 }

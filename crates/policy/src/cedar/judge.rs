@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use cedar_policy::{Context, Decision, Entities, Entity, EntityUid, PolicySet, Request, RestrictedExpression};
 
 use super::CedarAnswer;
-use super::compile::{Cedar, Slice, uid};
+use super::compile::Cedar;
 use super::context;
+use super::schema::uid;
+use super::slice::Slice;
 use crate::derive::Derived;
 use crate::facts::Facts;
 use crate::finding::{Code, Finding, Layer, Outcome};
@@ -73,7 +75,7 @@ impl Cedar {
         facts: &Facts<'_>,
         derived: &BTreeMap<String, Derived>,
     ) -> Result<Question, String> {
-        let values = context::values(&slice.tool, &slice.input, &self.counted, facts, derived)
+        let values = context::values(slice, &self.counted, facts, derived)
             .map_err(|unfit| format!("the arguments cannot be put before the policies: {unfit}"))?;
         let context = Context::from_pairs(values).map_err(|_| "the call's context cannot be built".to_owned())?;
         let principal = uid(&self.names.agent, facts.principal.id);

@@ -27,7 +27,7 @@ pub(super) struct Info {
     pub(super) id: String,
     /// A permit that wants a human.
     pub(super) escalates: bool,
-    /// Paths below `context` that it reads.
+    /// Paths below `context` that it reads; the empty one is all of it.
     pub(super) reads: BTreeSet<Vec<String>>,
     /// The same as names, for findings.
     pub(super) looked_at: Vec<String>,
@@ -120,29 +120,35 @@ fn one(
     Some(Parsed { policy: policy.new_id(PolicyId::new(&id)), info: Info { id, escalates, reads, looked_at } })
 }
 
-/// The longest paths, as names.
+/// The paths as names.
 fn looked_at(reads: &BTreeSet<Vec<String>>) -> Vec<String> {
-    let longest =
-        reads.iter().filter(|path| !reads.iter().any(|other| other.len() > path.len() && other.starts_with(path)));
-    longest.map(|path| format!("context.{}", path.join("."))).collect()
+    reads
+        .iter()
+        .map(|path| format!("context{}", path.iter().map(|name| format!(".{name}")).collect::<String>()))
+        .collect()
 }
 
-/// Collects the paths below `context` that an expression in Cedar's JSON form reads or asks for with `has`.
+/// Collects the paths below `context` that an expression in Cedar's JSON form reads or asks for with `has`; the empty path
+/// is the context as a whole.
 fn paths(node: &Value, found: &mut BTreeSet<Vec<String>>, depth: usize) {
-    // Deeper than the bounds on the text allow.
-    if depth > 1_000 {
-        return;
-    }
     match node {
+        // Deeper than the bounds on the text allow: whatever stands there may read everything.
+        _ if depth > 1_000 => {
+            found.insert(Vec::new());
+        }
         Value::Object(map) => {
-            for key in [".", "has"] {
-                if let Some(access) = map.get(key)
-                    && let Some(path) = path_of(access)
-                {
-                    found.insert(path);
+            if map.get("Var").is_some_and(|name| name == "context") {
+                found.insert(Vec::new());
+                return;
+            }
+            for (key, child) in map {
+                match path_of(child).filter(|_| key == "." || key == "has") {
+                    Some(path) => {
+                        found.insert(path);
+                    }
+                    None => paths(child, found, depth + 1),
                 }
             }
-            map.values().for_each(|child| paths(child, found, depth + 1));
         }
         Value::Array(items) => items.iter().for_each(|child| paths(child, found, depth + 1)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -154,6 +154,30 @@ fn type_name(schema: &Value) -> Option<(&str, bool)> {
     }
 }
 
+/// The fields on these paths, with all that lies below the end of a path.
+pub(super) fn pruned(fields: &Fields, paths: &[&[String]]) -> Fields {
+    if paths.iter().any(|path| path.is_empty()) {
+        return fields.clone();
+    }
+    let on_path = |(name, field): (&String, &Field)| {
+        let below: Vec<&[String]> = paths
+            .iter()
+            .filter_map(|path| path.split_first())
+            .filter(|(first, _)| *first == name)
+            .map(|(_, rest)| rest)
+            .collect();
+        if below.is_empty() {
+            return None;
+        }
+        let kind = match &field.kind {
+            Kind::Record(inner) => Kind::Record(pruned(inner, &below)),
+            other => other.clone(),
+        };
+        Some((name.clone(), Field { kind, required: field.required }))
+    };
+    fields.iter().filter_map(on_path).collect()
+}
+
 impl Kind {
     /// As a type of Cedar's schema in JSON.
     pub(super) fn to_schema(&self) -> Value {
@@ -221,6 +245,10 @@ mod tests {
         for name in ["any", "mixed", "holes", "tuple", "odd", "loop", "__entity"] {
             assert_eq!(kind(name), None, "{name}");
         }
+        let path = ["deep".to_owned(), "x".to_owned()];
+        assert_eq!(pruned(&fields, &[&path]).keys().collect::<Vec<_>>(), ["deep"]);
+        assert_eq!(pruned(&fields, &[]), Fields::new());
+        assert_eq!(pruned(&fields, &[&path, &[]]), fields);
         let record = Kind::Record(fields);
         assert_eq!(record.at(&["deep".to_owned(), "x".to_owned()]), Some(&Kind::Text));
         assert_eq!(record.at(&["deep".to_owned(), "y".to_owned()]), None);
