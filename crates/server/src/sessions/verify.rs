@@ -1,9 +1,13 @@
 //! Strict verification of a stored session: chain and head first, then every recorded input decided again. What is not
 //! here: the rules (core's `verify`), the chain (the store's `chain`).
 
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use toolgate_core::bundle::Bundle;
 use toolgate_core::id::{SessionId, TenantId};
 use toolgate_store::chain::{Checker, Head};
-use toolgate_store::{CodecError, MasterKey, Row, SessionRow, Store};
+use toolgate_store::{Codec, CodecError, MasterKey, Row, SessionRow, Store};
 
 use super::load::open_codec;
 use super::{Bundles, VerifyFault, VerifyReport};
@@ -14,7 +18,19 @@ const PAGE: u32 = 512;
 /// Times the log is read on because it has grown meanwhile.
 const TRIES: u32 = 16;
 
-/// Verifies one session as it is stored now.
+/// Verifications at once. Each decides a whole log again, which may take a core for seconds.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
+
+/// A log and what it is checked against; a chain is checked also where its content cannot be opened.
+struct Stored {
+    tenant: TenantId,
+    session: SessionRow,
+    rows: Vec<Row>,
+    codec: Result<Codec, Failure>,
+    bundle: Result<Arc<Bundle>, Failure>,
+}
+
+/// Verifies one session as it is stored now. The work is done on a thread of its own, so that the server's others go on.
 pub(super) async fn verify(
     store: &dyn Store,
     master: &MasterKey,
@@ -22,34 +38,51 @@ pub(super) async fn verify(
     tenant: &TenantId,
     id: SessionId,
 ) -> Result<VerifyReport, Failure> {
+    let permit = AT_ONCE.acquire().await.map_err(|_| Failure::Busy)?;
     let (session, rows) = whole_log(store, tenant, id).await?;
-    let report = |redecided, redacted, fault| VerifyReport { events: rows.len() as u64, redecided, redacted, fault };
-    let mut checker = Checker::new(tenant, id);
-    let head = Head { seq: session.head_seq, hash: session.head_hash };
-    let chain = rows.iter().try_for_each(|row| checker.row(row)).and_then(|()| checker.finish(&head));
-    if let Err(broken) = chain {
-        let fault = VerifyFault::Chain { seq: broken.seq, detail: broken.to_string() };
-        return Ok(report(0, Vec::new(), Some(fault)));
-    }
-    let codec = open_codec(store, master, tenant, id).await?;
-    let mut log = Vec::with_capacity(rows.len());
-    for row in &rows {
-        match codec.decode(row) {
-            Ok(recorded) => log.push(recorded),
-            Err(CodecError::Erased { seq }) => {
-                return Ok(report(0, Vec::new(), Some(VerifyFault::Erased { seq })));
-            }
-            Err(error) => {
-                let fault = VerifyFault::Chain { seq: row.seq, detail: error.to_string() };
-                return Ok(report(0, Vec::new(), Some(fault)));
+    let codec = open_codec(store, master, tenant, id).await;
+    let bundle = bundles.get(store, tenant, session.bundle).await;
+    let stored = Stored { tenant: tenant.clone(), session, rows, codec, bundle };
+    let checked = tokio::task::spawn_blocking(move || {
+        let report = stored.check();
+        // Whoever asked may be gone; the place is free only when the work is done.
+        drop(permit);
+        report
+    });
+    checked.await.unwrap_or_else(|error| Err(Failure::Internal(format!("the verification did not end: {error}"))))
+}
+
+impl Stored {
+    fn check(self) -> Result<VerifyReport, Failure> {
+        let events = self.rows.len() as u64;
+        let report = |redecided, redacted, fault| VerifyReport { events, redecided, redacted, fault };
+        let mut checker = Checker::new(&self.tenant, self.session.session);
+        let head = Head { seq: self.session.head_seq, hash: self.session.head_hash };
+        let chain = self.rows.iter().try_for_each(|row| checker.row(row)).and_then(|()| checker.finish(&head));
+        if let Err(broken) = chain {
+            let fault = VerifyFault::Chain { seq: broken.seq, detail: broken.to_string() };
+            return Ok(report(0, Vec::new(), Some(fault)));
+        }
+        let codec = self.codec?;
+        let mut log = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            match codec.decode(row) {
+                Ok(recorded) => log.push(recorded),
+                Err(CodecError::Erased { seq }) => {
+                    return Ok(report(0, Vec::new(), Some(VerifyFault::Erased { seq })));
+                }
+                Err(error) => {
+                    let fault = VerifyFault::Chain { seq: row.seq, detail: error.to_string() };
+                    return Ok(report(0, Vec::new(), Some(fault)));
+                }
             }
         }
+        let bundle = self.bundle?;
+        Ok(match toolgate_core::verify(self.session.session, &log, &bundle) {
+            Ok(verified) => report(verified.redecided, verified.redacted, None),
+            Err(divergence) => report(0, Vec::new(), Some(VerifyFault::Decision(divergence))),
+        })
     }
-    let bundle = bundles.get(store, tenant, session.bundle).await?;
-    Ok(match toolgate_core::verify(id, &log, &bundle) {
-        Ok(verified) => report(verified.redecided, verified.redacted, None),
-        Err(divergence) => report(0, Vec::new(), Some(VerifyFault::Decision(divergence))),
-    })
 }
 
 /// All rows and the head row that belongs to them, also while the session goes on being written.

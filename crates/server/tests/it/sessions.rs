@@ -276,3 +276,24 @@ async fn a_panic_in_one_session_hurts_no_other_and_the_session_goes_on() {
         assert!(world.sessions.verify(tenant, session).await.unwrap().fault.is_none());
     }
 }
+
+#[test]
+fn a_verification_leaves_the_servers_threads_to_others() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let world = start(Arc::new(MemoryStore::new())).await;
+        let session = open(&world, "server").await;
+        ended(&world, session, 1).await;
+        // The one thread for long work is taken: what is verified all the same is verified on a thread that serves.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let occupied = tokio::task::spawn_blocking(move || held.recv());
+        let mut verifying = std::pin::pin!(world.sessions.verify(&world.caller.tenant, session));
+        for _ in 0..100 {
+            assert!(futures_util::poll!(verifying.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+        release.send(()).unwrap();
+        occupied.await.unwrap().unwrap();
+        assert!(verifying.await.unwrap().fault.is_none());
+    });
+}
