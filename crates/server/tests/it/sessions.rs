@@ -285,7 +285,7 @@ fn a_verification_leaves_the_servers_threads_to_others() {
         let session = open(&world, "server").await;
         ended(&world, session, 1).await;
         // The one thread for long work is taken: what is verified all the same is verified on a thread that serves.
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (release, held) = std::sync::mpsc::sync_channel::<()>(1);
         let occupied = tokio::task::spawn_blocking(move || held.recv());
         let mut verifying = std::pin::pin!(world.sessions.verify(&world.caller.tenant, session));
         for _ in 0..100 {
