@@ -64,6 +64,8 @@ pub struct CedarAnswer {
 
 /// Bytes of one set.
 const MAX_TEXT: usize = 64 * 1024;
+/// Bytes of all sets of one policy section.
+const MAX_TEXTS: usize = 256 * 1024;
 /// Policies of one set.
 const MAX_POLICIES: usize = 200;
 /// Sets of one policy section, and how many of them may be in shadow.
@@ -74,3 +76,5 @@ const MAX_SHADOW_SETS: usize = 4;
 const MAX_DEPTH: usize = 40;
 /// Words and signs of one policy.
 const MAX_TOKENS: usize = 8_000;
+/// Policies times the tools that each can concern: validating and slicing cost that much.
+const MAX_PAIRS: usize = 20_000;

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::args::ArgumentCheck;
 use crate::cedar::Cedar;
+use crate::checklist;
 use crate::derive;
 use crate::facts::{EarlierCall, ToolFacts};
-use crate::fault::Fault;
+use crate::fault::{Fault, Faults, escape};
 use crate::form::PolicyForm;
 use crate::history::{Deficit, EvidenceCheck, RateCheck, RepeatCheck, Repetition, SequenceCheck, TotalCheck};
 use crate::origin::OriginCheck;
@@ -51,6 +52,28 @@ impl Policy {
     #[must_use]
     pub fn lint(&self) -> &[Fault] {
         &self.lint
+    }
+
+    /// What a careful owner asks before granting: free-form arguments of the server's tools that no enforced rule or policy
+    /// looks at, and tools that no policy can ever permit. Pointers start at the bundle (`/tools/<id>/…`).
+    #[must_use]
+    pub fn checklist(&self) -> Vec<Fault> {
+        let mut found = Faults::default();
+        checklist::unguarded(self.tools.values(), |tool, place| self.guards(tool, place), &mut found);
+        for tool in self.cedar.as_ref().map(Cedar::never_permitted).unwrap_or_default() {
+            let detail = format!("no policy can ever permit `{tool}`; permit it or take it out");
+            found.add(format!("/tools/{}", escape(tool)), "never_permitted", detail);
+        }
+        found.into_sorted()
+    }
+
+    fn guards(&self, tool: &str, place: &str) -> bool {
+        let derived = self.derived.get(tool).into_iter().flatten();
+        let from: BTreeMap<String, String> =
+            derived.map(|field| (field.name.clone(), field.from.as_str().to_owned())).collect();
+        self.arguments.iter().any(|rule| rule.guards(tool, place))
+            || self.origins.iter().any(|rule| rule.guards(tool, place))
+            || self.cedar.as_ref().is_some_and(|cedar| cedar.guards(tool, place, &from))
     }
 
     /// What is missing before a run of this profile may be done. `calls` are those of the session, oldest first.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::exact::{self, Decimal};
+use crate::exact::Decimal;
 use crate::facts::{EarlierCall, Facts};
 use crate::fault::Faults;
 use crate::place::Place;
@@ -85,19 +85,42 @@ const PLACES: usize = 9;
 /// A number in units of 10^-9, exactly; `None` if it is finer or beyond 20 digits before the point.
 fn scaled(value: &Value) -> Option<i128> {
     let Value::Number(number) = value else { return None };
-    if let Some(int) = exact::integer(number) {
+    let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    if let Some(int) = whole {
         return int.checked_mul(1_000_000_000);
     }
-    let decimal = Decimal::of(number)?;
-    if decimal.places() > PLACES {
+    let text = number.to_string();
+    plain(&text).or_else(|| {
+        let decimal = Decimal::parse(&text).filter(|decimal| decimal.places() <= PLACES)?;
+        plain(&decimal.to_fixed())
+    })
+}
+
+/// Digits with at most nine after the point, in units of 10^-9; sums read many, so nothing is copied.
+fn plain(text: &str) -> Option<i128> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let mut units: i128 = 0;
+    let mut places: Option<usize> = None;
+    if digits.len() > 31 {
         return None;
     }
-    let fixed = decimal.to_fixed();
-    let (whole, fraction) = fixed.split_once('.')?;
-    if whole.len() > 21 {
-        return None;
+    for byte in digits.bytes() {
+        match (byte, places) {
+            (b'.', None) => places = Some(0),
+            // More than nine digits are only zeros, or too fine.
+            (b'0', Some(PLACES)) => {}
+            (_, Some(PLACES)) => return None,
+            (b'0'..=b'9', _) => {
+                units = units.checked_mul(10)?.checked_add(i128::from(byte - b'0'))?;
+                places = places.map(|count| count + 1);
+            }
+            _ => return None,
+        }
     }
-    format!("{whole}{fraction:0<PLACES$}").parse().ok()
+    for _ in places.unwrap_or(0)..PLACES {
+        units = units.checked_mul(10)?;
+    }
+    Some(if negative { -units } else { units })
 }
 
 #[cfg(test)]
@@ -114,6 +137,12 @@ mod tests {
             (json!(u64::MAX), Some(i128::from(u64::MAX) * 1_000_000_000)),
             (json!(1e-10), None),
             (json!(1e300), None),
+            (json!(1e20), Some(100_000_000_000_000_000_000_000_000_000)),
+            (json!(1e-9), Some(1)),
+            (json!(1.5e-9), None),
+            (json!(0.123_456_789), Some(123_456_789)),
+            (json!(0.123_456_789_1), None),
+            (json!(-12.25), Some(-12_250_000_000)),
             (json!("1"), None),
             (json!(null), None),
         ] {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::checklist::covers;
 use crate::facts::{CallStatus, Facts};
 use crate::fault::Faults;
 use crate::finding::{Code, Finding, Layer, Outcome};
@@ -134,6 +135,11 @@ impl OriginCheck {
         let note = rule.note.clone();
         let head = Head { id: id.to_string(), layer: Layer::Origin, on, effect: rule.effect, mode: rule.mode, note };
         Some(Self { head, place: place?, kind: rule.kind, user: rule.from.user, results, absent: rule.absent })
+    }
+
+    /// Whether the rule is enforced and looks at this place of this tool's arguments, in every profile.
+    pub(crate) fn guards(&self, tool: &str, place: &str) -> bool {
+        self.head.guards(tool) && covers(self.place.as_str(), place)
     }
 
     pub(crate) fn judge(&self, facts: &Facts<'_>) -> Option<Finding> {

@@ -247,6 +247,11 @@ impl Head {
         self.mode != Mode::Off && self.on.matches(tool, profile)
     }
 
+    /// Whether the rule is enforced for all calls of a tool.
+    pub(crate) fn guards(&self, tool: &str) -> bool {
+        self.mode == Mode::Enforce && self.on.profiles.is_empty() && self.on.has(tool)
+    }
+
     pub(crate) fn finding(&self, outcome: Outcome, looked_at: Vec<String>) -> Finding {
         Finding {
             rule_id: self.id.clone(),

@@ -4,11 +4,17 @@ use serde_json::Value;
 
 use super::compile::ArgumentCheck;
 use super::{Miss, argv, value};
+use crate::checklist::covers;
 use crate::facts::Facts;
 use crate::finding::{Code, Finding, Outcome};
 use crate::rule::Absent;
 
 impl ArgumentCheck {
+    /// Whether the rule is enforced and looks at this place of this tool's arguments, in every profile.
+    pub(crate) fn guards(&self, tool: &str, place: &str) -> bool {
+        self.head.guards(tool) && covers(self.place.as_str(), place)
+    }
+
     /// What the rule finds; `None` if it does not apply.
     pub(crate) fn judge(&self, facts: &Facts<'_>) -> Option<Finding> {
         if !self.head.applies(facts.tool, facts.profile) {

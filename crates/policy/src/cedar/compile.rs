@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use cedar_policy::ffi::DetailedError;
 use cedar_policy::{
-    Authorizer, PolicySet, Schema, ValidationMode, ValidationWarning, Validator, get_lang_version, get_sdk_version,
+    Authorizer, Effect, PolicySet, Schema, ValidationMode, ValidationWarning, Validator, get_lang_version,
+    get_sdk_version,
 };
 use sha2::{Digest, Sha256};
 
@@ -14,7 +15,8 @@ use super::read::{self, Info, Parsed};
 use super::schema::{self, Names};
 use super::shape::{Fields, Kind, of_arguments};
 use super::slice::{self, Slice, concerns};
-use super::{CedarForm, MAX_SETS, MAX_SHADOW_SETS};
+use super::{CedarForm, MAX_PAIRS, MAX_SETS, MAX_SHADOW_SETS, MAX_TEXTS};
+use crate::checklist::covers;
 use crate::fault::{Faults, escape};
 use crate::rule::{Mode, Registry, RuleId};
 
@@ -59,6 +61,10 @@ impl Cedar {
             faults.add("/cedar", "bound", format!("at most {MAX_SETS} sets, {MAX_SHADOW_SETS} of them in shadow"));
             return None;
         }
+        if forms.values().map(|form| form.text.len()).sum::<usize>() > MAX_TEXTS {
+            faults.add("/cedar", "bound", format!("all sets together have more than {MAX_TEXTS} bytes"));
+            return None;
+        }
         let before = faults.count();
         let sets: Vec<Set<'_>> = forms
             .iter()
@@ -71,8 +77,18 @@ impl Cedar {
         if faults.count() > before {
             return None;
         }
-        let counted = counted(&sets, registry);
         let names = Names::new()?;
+        let pairs = sets
+            .iter()
+            .flat_map(|set| &set.parsed)
+            .map(|one| registry.tools.values().filter(|tool| concerns(&one.policy, tool, &names)).count());
+        if pairs.sum::<usize>() > MAX_PAIRS {
+            let detail =
+                format!("policies times the tools they can concern are more than {MAX_PAIRS}; name actions in scopes");
+            faults.add("/cedar", "bound", detail);
+            return None;
+        }
+        let counted = counted(&sets, registry);
         let inputs: BTreeMap<String, Fields> =
             registry.tools.values().map(|tool| (tool.id.clone(), of_arguments(&tool.parameters))).collect();
         let contexts: BTreeMap<String, Kind> = registry
@@ -212,6 +228,30 @@ fn policy_hash(sets: &[Set<'_>]) -> String {
 }
 
 impl Cedar {
+    /// Whether an enforced policy that can concern a tool reads an argument, itself or a field derived from it.
+    pub(crate) fn guards(&self, tool: &str, place: &str, derived_from: &BTreeMap<String, String>) -> bool {
+        let Some(slice) = self.slices.get(tool) else { return false };
+        slice.enforced.policies().filter_map(|policy| self.infos.get(&policy.id().to_string())).any(|info| {
+            info.reads.iter().any(|path| match path.split_first() {
+                Some((first, rest)) if first == "input" && !rest.is_empty() => {
+                    let read: String = rest.iter().map(|name| format!("/{}", escape(name))).collect();
+                    covers(&read, place)
+                }
+                Some((first, rest)) if first == "derived" => {
+                    rest.first().and_then(|name| derived_from.get(name)).is_some_and(|from| covers(from, place))
+                }
+                _ => false,
+            })
+        })
+    }
+
+    /// Tools that no enforced policy can ever permit.
+    pub(crate) fn never_permitted(&self) -> Vec<&str> {
+        let permits = |slice: &Slice| slice.enforced.policies().any(|policy| policy.effect() == Effect::Permit);
+        let closed = self.slices.iter().filter(|(_, slice)| self.enforced && !permits(slice));
+        closed.map(|(tool, _)| tool.as_str()).collect()
+    }
+
     pub(crate) fn versions(&self) -> (&str, &str, &str) {
         (&self.policy_hash, &self.schema_hash, &self.engine)
     }

@@ -59,6 +59,7 @@ impl Needle {
             Self::Email(needle) => emails(&fold(text)).any(|word| word == needle),
             Self::Url(needle) => links(text).any(|word| address(word).is_some_and(|found| found.fits(needle))),
             Self::Host(needle) => links(text).any(|word| host(word).is_some_and(|found| found == *needle)),
+            Self::Number(needle) if text.is_ascii() => numbers(text).contains(needle),
             Self::Number(needle) => numbers(&text.nfkc().collect::<String>()).contains(needle),
             Self::Id(needle) => ids(text).any(|word| word == needle),
         }

@@ -6,6 +6,21 @@ use crate::exact::Decimal;
 
 /// Compatibility form, lower case, one space for any white space, none at the ends.
 pub(super) fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        // The same for what has no compatibility forms.
+        let mut out = String::with_capacity(text.len());
+        for word in text.split_whitespace() {
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            out.extend(word.chars().map(|c| c.to_ascii_lowercase()));
+        }
+        return out;
+    }
+    fold_any(text)
+}
+
+fn fold_any(text: &str) -> String {
     let lower: String = text.nfkc().flat_map(char::to_lowercase).collect();
     let mut out = String::with_capacity(lower.len());
     for word in lower.split_whitespace() {
@@ -152,4 +167,24 @@ fn grouped(run: &str) -> Option<String> {
     }
     let plain = format!("{first}{}", rest.concat());
     Some(fraction.map_or(plain.clone(), |digits| format!("{plain}.{digits}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::proptest;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_short_way_is_the_long_way(text in "[ -~\\t\\n\\x0b\\x0c\\r\\x1f]{0,40}") {
+            assert_eq!(fold(&text), fold_any(&text));
+        }
+
+        #[test]
+        fn folding_twice_changes_nothing(text in proptest::prelude::any::<String>()) {
+            let once = fold(&text);
+            assert_eq!(fold(&once), once);
+        }
+    }
 }

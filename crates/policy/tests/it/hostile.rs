@@ -145,3 +145,24 @@ fn long_histories_are_linear() {
     assert_eq!(said(&judgement), "allow");
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
+
+#[test]
+fn many_policies_over_many_tools_are_bounded() {
+    let tools: Vec<_> = (0..100)
+        .map(|idx| tool(&format!("t{idx}"), &json!({"path": {"type": "string"}, "n": {"type": "integer"}})))
+        .collect();
+    let one = "forbid(principal, action, resource) when { context.input.path like \"*/.git/*\" && context.input.n > 5 && context.session.step > 3 };";
+    let text = |count: usize| format!("permit(principal, action, resource);{}", many(one, count));
+    let started = Instant::now();
+    assert!(compile_with(&json!({"cedar": {"main": {"text": text(30)}}}), &tools).is_ok());
+    println!("30 policies over 100 tools: {:?}", started.elapsed());
+    for count in [2, 16] {
+        let sets: serde_json::Map<String, Value> =
+            (0..count).map(|idx| (format!("s{idx}"), json!({"text": text(190)}))).collect();
+        let started = Instant::now();
+        let refused = compile_with(&json!({"cedar": sets}), &tools).unwrap_err();
+        assert_eq!((refused[0].pointer.as_str(), refused[0].rule), ("/cedar", "bound"));
+        println!("{} policies over 100 tools, refused: {:?}", count * 190, started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+}

@@ -227,3 +227,30 @@ fn traps_are_named_and_refused_where_that_is_asked_for() {
         json!({"executables": {"python3": {"exact": [["-m", "pytest"]]}, "find": {"flags_allowed": ["-name"]}}});
     assert_eq!(policy(&form("strict", exact)).lint(), []);
 }
+
+#[test]
+fn the_checklist_finds_free_text_without_a_rule_and_tools_nobody_may_use() {
+    let form = json!({
+        "arguments": {"q": {"on": {"tools": ["search"]}, "argument": "/query", "max_len": 100},
+            "to": {"on": {"tools": ["transfer"]}, "argument": "/to", "max_len": 100, "mode": "shadow"}},
+        "origins": {"iban": {"on": {"tools": ["pay"]}, "argument": "/iban", "from": {"user": true}},
+            "mail": {"on": {"tools": ["send_mail"], "profiles": ["all"]}, "argument": "/to/*", "from": {"user": true}}},
+        "cedar": {"m": {"text": "permit(principal, action in [Action::\"exec\", Action::\"search\", Action::\"pay\"], resource);
+            permit(principal, action == Action::\"fetch\", resource) when { context.input.url like \"https://a.example/*\" };"}}});
+    let found: Vec<String> = policy(&form)
+        .checklist()
+        .iter()
+        .map(|fault| format!("{} {} {}", fault.pointer, fault.rule, fault.detail))
+        .collect();
+    let has = |words: &[&str]| found.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    for place in [["exec", "`/argv/*`"], ["send_mail", "`/body`"], ["send_mail", "`/to/*`"], ["transfer", "`/to`"]] {
+        assert!(has(&["free_form_argument", place[0], place[1]]), "{place:?} {found:#?}");
+    }
+    for place in ["`/query`", "`/iban`", "`/url`", "write_file", "`/amount"] {
+        assert!(!has(&["free_form_argument", place]), "{place} {found:#?}");
+    }
+    for tool in ["transfer", "write_file", "contacts"] {
+        assert!(has(&["never_permitted", tool]), "{tool} {found:#?}");
+    }
+    assert!(!has(&["never_permitted", "fetch"]) && !has(&["never_permitted", "exec"]), "{found:#?}");
+}
