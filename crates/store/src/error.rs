@@ -57,6 +57,14 @@ pub enum StoreError {
     /// The request contradicts itself. Always a defect of the caller.
     #[error("invalid request to the store: {0}")]
     Invalid(&'static str),
+    /// A field of the request is not what it must be. Always a defect of the caller.
+    #[error("invalid request to the store: {place}: {rule}")]
+    InvalidAt {
+        /// The field, as a path from the request, or the row that would break the rule.
+        place: String,
+        /// What it must be.
+        rule: &'static str,
+    },
     /// The schema cannot be brought up to date.
     #[error("the database schema cannot be brought up to date")]
     Migration(#[source] Box<dyn Error + Send + Sync>),

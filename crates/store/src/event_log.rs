@@ -10,6 +10,7 @@ use toolgate_core::time::Timestamp;
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
 use crate::keys::WrappedKey;
+use crate::ledger::Ledger;
 use crate::name::{NodeId, NodeIdentity};
 use crate::record::{
     ApiKeyRow, ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey,
@@ -206,6 +207,6 @@ pub trait Registry: Send + Sync + Debug {
 }
 
 /// A whole store.
-pub trait Store: EventLog + Registry {}
+pub trait Store: EventLog + Registry + Ledger {}
 
-impl<T: EventLog + Registry> Store for T {}
+impl<T: EventLog + Registry + Ledger> Store for T {}

@@ -12,6 +12,7 @@ mod event_log;
 mod fence;
 mod header;
 mod keys;
+mod ledger;
 mod limits;
 mod memory;
 mod name;
@@ -29,6 +30,10 @@ pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
 pub use header::{FORMAT, Header, PayloadMeta};
 pub use keys::{ContentKey, KeyError, MasterKey, WrappedKey, place};
+pub use ledger::{
+    Charge, Ledger, MAX_AMOUNT, MAX_CHARGES, MAX_COUNTER, MAX_SETTLEMENTS, Reservation, Reserved, Settlement, Usage,
+    UsageCursor,
+};
 pub use limits::{MAX_CONTENT, MAX_HEADER, MAX_ROWS, MAX_TEXT, OWNER_CHANGED};
 pub use memory::MemoryStore;
 pub use name::{KeyId, NodeId, NodeIdentity};

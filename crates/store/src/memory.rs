@@ -16,6 +16,7 @@ use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
 use crate::session::{SessionKey, SessionRow};
 use toolgate_core::time::Timestamp;
 
+mod ledger;
 mod log;
 mod registry;
 
@@ -48,6 +49,7 @@ struct State {
     api_keys: BTreeMap<String, ApiKeyRow>,
     security: BTreeMap<(TenantId, String), SecurityRow>,
     nodes: BTreeMap<NodeId, NodeRow>,
+    ledger: ledger::Accounts,
 }
 
 #[derive(Debug, Clone)]

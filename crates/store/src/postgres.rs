@@ -10,12 +10,14 @@ use sqlx::{Connection, Postgres as Driver};
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
+use crate::ledger::{Posting, Reserved};
 use crate::sql::cells::Cells;
 use crate::sql::failure::store_error;
 use crate::sql::{Database, Refused, SqlStore, Value, detached};
 
 mod append;
 mod batch;
+mod ledger;
 mod settings;
 
 pub use settings::{Risk, Unsafe};
@@ -204,5 +206,10 @@ impl Database for Postgres {
     async fn take_over(&self, take_over: Arc<TakeOver>) -> Result<TakenOver, StoreError> {
         let pool = self.pool.clone();
         detached(async move { append::take_over(&pool, &take_over).await }).await?
+    }
+
+    async fn post(&self, posting: Posting) -> Result<Reserved, StoreError> {
+        let pool = self.pool.clone();
+        detached(async move { ledger::post(&pool, &posting).await }).await?
     }
 }

@@ -9,10 +9,12 @@ use uuid::Uuid;
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
+use crate::ledger::{Posting, Reserved};
 
 pub(crate) mod cells;
 mod columns;
 pub(crate) mod failure;
+mod ledger;
 mod log;
 mod registry;
 
@@ -91,6 +93,9 @@ pub(crate) trait Database: Debug + Send + Sync + 'static {
 
     /// Applies a checked take-over.
     fn take_over(&self, take_over: Arc<TakeOver>) -> impl Future<Output = Result<TakenOver, StoreError>> + Send;
+
+    /// Applies a checked posting to the ledger.
+    fn post(&self, posting: Posting) -> impl Future<Output = Result<Reserved, StoreError>> + Send;
 }
 
 /// Why a database did not apply a write; the part of the answer that must still be looked up is the shared code's work.

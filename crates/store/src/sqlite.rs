@@ -13,10 +13,12 @@ use sqlx::sqlite::{
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
+use crate::ledger::{Posting, Reserved};
 use crate::sql::failure::store_error;
 use crate::sql::{Database, Refused, SqlStore, Value, detached};
 
 mod append;
+mod ledger;
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY: Duration = Duration::from_secs(15);
@@ -135,5 +137,10 @@ impl Database for Sqlite {
     async fn take_over(&self, take_over: Arc<TakeOver>) -> Result<TakenOver, StoreError> {
         let pool = self.writer.clone();
         detached(async move { append::take_over(&pool, &take_over).await }).await?
+    }
+
+    async fn post(&self, posting: Posting) -> Result<Reserved, StoreError> {
+        let pool = self.writer.clone();
+        detached(async move { ledger::post(&pool, &posting).await }).await?
     }
 }

@@ -134,7 +134,7 @@ pub(super) fn refused(error: sqlx::Error) -> Refused {
     }
 }
 
-fn int(number: u64) -> i64 {
+pub(super) fn int(number: u64) -> i64 {
     // `limits` refused larger numbers before.
     i64::try_from(number).unwrap_or(i64::MAX)
 }

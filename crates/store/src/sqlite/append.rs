@@ -16,7 +16,7 @@ use crate::sql::cells::Cells;
 use crate::sql::failure::{Failure, meaning, store_error};
 use crate::sql::{Refused, Value, values};
 
-const BEGIN: &str = "BEGIN IMMEDIATE";
+pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
@@ -32,7 +32,7 @@ fn failed(error: sqlx::Error) -> Refused {
     meaning(error).into()
 }
 
-fn int(number: u64) -> Value {
+pub(super) fn int(number: u64) -> Value {
     // `limits` refused larger numbers before.
     Value::Int(Some(i64::try_from(number).unwrap_or(i64::MAX)))
 }
@@ -43,7 +43,7 @@ async fn run(conn: &mut SqliteConnection, sql: &'static str, values: Vec<Value>)
 
 /// Gives the writer back, or throws it away after a failure of the database. When the disk is full or broken, SQLite ends
 /// the transaction by itself; the driver, which counts transactions, would then refuse every later one.
-async fn give_back(writer: PoolConnection<sqlx::Sqlite>, failure: Option<&StoreError>) {
+pub(super) async fn give_back(writer: PoolConnection<sqlx::Sqlite>, failure: Option<&StoreError>) {
     if failure.is_some_and(may_have_ended_the_transaction) {
         // The failure itself is what the caller hears of.
         let _ = writer.close().await;
@@ -53,7 +53,11 @@ async fn give_back(writer: PoolConnection<sqlx::Sqlite>, failure: Option<&StoreE
 const fn may_have_ended_the_transaction(error: &StoreError) -> bool {
     !matches!(
         error,
-        StoreError::NoSuchSession | StoreError::Guard(_) | StoreError::TooLarge { .. } | StoreError::Invalid(_)
+        StoreError::NoSuchSession
+            | StoreError::Guard(_)
+            | StoreError::TooLarge { .. }
+            | StoreError::Invalid(_)
+            | StoreError::InvalidAt { .. }
     )
 }
 

@@ -43,6 +43,8 @@ mod field_tampering;
 mod golden;
 mod guards;
 mod keys;
+mod ledger;
+mod ledger_input;
 mod ownership;
 mod reading;
 mod records;
