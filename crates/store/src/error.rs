@@ -38,6 +38,19 @@ pub enum StoreError {
         /// The lowest supported version.
         minimum: &'static str,
     },
+    /// The database was written with another master key.
+    #[error(
+        "the master key (the variable `TOOLGATE_MASTER_KEY`, or `master.key` in the data directory) is not the one that the \
+         database was written with: put the right key back"
+    )]
+    OtherMasterKey,
+    /// The database holds data, and nothing that would tell whether the master key is the right one.
+    #[error(
+        "the database holds data but no proof of the master key it was written with, so the key (the variable \
+         `TOOLGATE_MASTER_KEY`, or `master.key` in the data directory) cannot be checked: restore the whole database, or \
+         start with an empty one"
+    )]
+    UnprovenMasterKey,
     /// The session does not exist for this tenant.
     #[error("no such session")]
     NoSuchSession,

@@ -9,7 +9,7 @@ use toolgate_core::time::Timestamp;
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
-use crate::keys::WrappedKey;
+use crate::keys::{MasterKey, WrappedKey};
 use crate::ledger::Ledger;
 use crate::name::{NodeId, NodeIdentity};
 use crate::record::{
@@ -201,6 +201,14 @@ pub trait Registry: Send + Sync + Debug {
 
     /// All nodes ever seen, by name.
     async fn nodes(&self, limit: u32) -> Result<Vec<NodeRow>, StoreError>;
+
+    /// Whether this is the master key that the database was written with; to be asked once at start, before anything is
+    /// written. An empty database keeps a proof of the key, by which it is known from then on. Where data of an earlier
+    /// release stand without a proof, the key must open one of the content keys.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherMasterKey`]; [`StoreError::UnprovenMasterKey`] when there are data and nothing to try the key on.
+    async fn check_master(&self, master: &MasterKey) -> Result<(), StoreError>;
 
     /// Whether the database answers; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -67,6 +67,11 @@ impl MasterKey {
         keyed_hash(&self.0, &[b"toolgate.derive.v1", purpose.as_bytes()])
     }
 
+    /// What a database keeps to know this key again; tells nothing else about it.
+    pub(crate) fn check_value(&self) -> [u8; 32] {
+        self.derive("master key check")
+    }
+
     /// Wraps a content key for storage.
     pub fn wrap(
         &self,

@@ -8,6 +8,7 @@ use toolgate_core::id::{ApprovalId, CallId, InputId, Sha256Digest, TenantId};
 use crate::append::Append;
 use crate::error::{Guard, StoreError};
 use crate::fence::{Fence, Standing, judge};
+use crate::keys::{MasterKey, WrappedKey};
 use crate::name::{KeyId, NodeId};
 use crate::record::{
     ApiKeyRow, ApprovalRow, Blob, BundleRow, IdempotencyKey, IdempotencyRow, InboxRow, NodeRow, OutboxRow, SecurityRow,
@@ -50,6 +51,8 @@ struct State {
     security: BTreeMap<(TenantId, String), SecurityRow>,
     nodes: BTreeMap<NodeId, NodeRow>,
     ledger: ledger::Accounts,
+    /// The proof of the master key.
+    master: Option<[u8; 32]>,
 }
 
 #[derive(Debug, Clone)]
@@ -184,6 +187,23 @@ enum Gate {
 }
 
 impl State {
+    /// Whether the master key is the one that the content keys were wrapped by, as far as that can be told.
+    fn prove(&self, master: &MasterKey) -> Result<(), StoreError> {
+        let keyed = self.sessions.iter().find_map(|(place, session)| Some((place, session.keys.iter().next()?)));
+        if let Some((place, (id, wrapped))) = keyed {
+            let wrapped = WrappedKey { id: id.clone(), wrapped: wrapped.clone() };
+            let opened = master.unwrap(&place.tenant, place.session, &wrapped);
+            return opened.map(drop).map_err(|_| StoreError::OtherMasterKey);
+        }
+        let is_empty = self.sessions.is_empty()
+            && self.api_keys.is_empty()
+            && self.bundles.is_empty()
+            && self.idempotency.is_empty()
+            && self.security.is_empty()
+            && self.ledger.is_empty();
+        if is_empty { Ok(()) } else { Err(StoreError::UnprovenMasterKey) }
+    }
+
     fn gate(&self, append: &Append) -> Result<Gate, StoreError> {
         let key = SessionKey { tenant: append.tenant.clone(), session: append.session };
         let session = self.sessions.get(&key).ok_or(StoreError::NoSuchSession)?;

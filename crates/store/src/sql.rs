@@ -16,6 +16,7 @@ mod columns;
 pub(crate) mod failure;
 mod ledger;
 mod log;
+mod master;
 mod registry;
 
 /// A bound value. The type is known also where the value is absent, because PostgreSQL asks for it.

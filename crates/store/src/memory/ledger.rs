@@ -27,6 +27,10 @@ struct Kept {
 }
 
 impl Accounts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.counters.is_empty()
+    }
+
     fn post(&mut self, posting: &Posting) -> Result<Reserved, StoreError> {
         let session = SessionKey { tenant: posting.tenant.clone(), session: posting.session };
         let named = |key: &str| (session.clone(), key.to_owned());

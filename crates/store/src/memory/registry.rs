@@ -9,6 +9,7 @@ use toolgate_core::time::Timestamp;
 use super::{MemoryStore, Stored};
 use crate::error::StoreError;
 use crate::event_log::Registry;
+use crate::keys::MasterKey;
 use crate::limits;
 use crate::name::{NodeId, NodeIdentity};
 use crate::page::{page, page_limit, page_size};
@@ -205,6 +206,21 @@ impl Registry for MemoryStore {
 
     async fn nodes(&self, limit: u32) -> Result<Vec<NodeRow>, StoreError> {
         Ok(self.with(|state| state.nodes.values().take(page_size(page_limit(limit))).cloned().collect()))
+    }
+
+    async fn check_master(&self, master: &MasterKey) -> Result<(), StoreError> {
+        self.with(|state| {
+            let value = master.check_value();
+            match state.master {
+                Some(there) if there == value => Ok(()),
+                Some(_) => Err(StoreError::OtherMasterKey),
+                None => {
+                    state.prove(master)?;
+                    state.master = Some(value);
+                    Ok(())
+                }
+            }
+        })
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@ use toolgate_core::time::Timestamp;
 
 use crate::error::StoreError;
 use crate::event_log::Registry;
+use crate::keys::MasterKey;
 use crate::limits;
 use crate::name::{NodeId, NodeIdentity};
 use crate::page::{page, page_limit};
@@ -15,7 +16,7 @@ use crate::record::{
 };
 use crate::session::Page;
 use crate::sql::cells::Cells;
-use crate::sql::{Database, SqlStore, Value, columns, values};
+use crate::sql::{Database, SqlStore, Value, columns, master, values};
 
 fn scope(key: &IdempotencyKey) -> Vec<Value> {
     values![key.tenant.as_str(), key.credential.as_str(), key.route.as_str(), key.key.as_str()]
@@ -247,6 +248,10 @@ impl<D: Database> Registry for SqlStore<D> {
     async fn nodes(&self, limit: u32) -> Result<Vec<NodeRow>, StoreError> {
         let rows = self.database.read("SELECT * FROM node ORDER BY node LIMIT $1", values![page_limit(limit)]).await?;
         rows.iter().map(columns::node).collect()
+    }
+
+    async fn check_master(&self, master: &MasterKey) -> Result<(), StoreError> {
+        master::check(&self.database, master).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

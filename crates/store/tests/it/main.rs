@@ -45,6 +45,7 @@ mod guards;
 mod keys;
 mod ledger;
 mod ledger_input;
+mod master;
 mod ownership;
 mod reading;
 mod records;
