@@ -57,17 +57,17 @@ const PREPARE: &str = "SELECT set_config('search_path', 'toolgate, pg_temp', fal
 const NARROW: &str = "SELECT set_config('role', rolname, false) FROM pg_catalog.pg_roles \
      WHERE rolname = 'toolgate_app' AND pg_has_role(session_user, oid, 'MEMBER')";
 
+/// That role's name.
+const NARROWED: &str = "toolgate_app";
+
 /// A connection that was idle for longer is tried before it is used: the server may have gone in the meantime.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 async fn prepare(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query(PREPARE).execute(&mut *conn).await?;
     match sqlx::query(NARROW).execute(conn).await {
-        // A member that may not work as the role stays who it is.
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
-            tracing::warn!(%error, "the rights on the log are not narrowed");
-            Ok(())
-        }
+        // A member that may not work as the role stays who it is; `open` tells.
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => Ok(()),
         done => done.map(drop),
     }
 }
@@ -90,6 +90,8 @@ impl SqlStore<Postgres> {
                 Unsafe::Accept => tracing::warn!(setting, value, remedy, "unsafe database setting accepted"),
             }
         }
+        // What the migration finds of rights is only half of the matter; below it is told as it came out.
+        sqlx::query("SET client_min_messages = warning").execute(&owner).await.map_err(store_error)?;
         migrate(&owner).await?;
         owner.close().await;
         let pool = PgPoolOptions::new()
@@ -108,7 +110,16 @@ impl SqlStore<Postgres> {
             .connect_with(connect)
             .await
             .map_err(store_error)?;
-        Ok(Self { database: Postgres { pool } })
+        let store = Self { database: Postgres { pool } };
+        let role = store.connection_role().await?;
+        if role != NARROWED {
+            tracing::warn!(
+                role,
+                "the rights on the log are not narrowed: make the role `{NARROWED}` before the first start, and this \
+                 user its member"
+            );
+        }
+        Ok(store)
     }
 
     /// The role that the store's connections work as: `toolgate_app` where the rights could be narrowed.

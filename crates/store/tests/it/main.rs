@@ -49,6 +49,7 @@ mod master;
 mod ownership;
 mod reading;
 mod records;
+mod rights;
 mod sample;
 mod settings;
 mod tenancy;
