@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::fake_model::FakeModel;
 use crate::fake_tool::FakeTool;
 
-/// A bundle whose profile `default` may use these tools.
+/// A bundle whose profile `default` may use these tools; the one caller of most tests may approve its own calls.
 #[must_use]
 pub fn bundle(model: &Value, tools: &Value) -> Value {
     let names: Vec<&String> = tools.as_object().map(Map::keys).into_iter().flatten().collect();
@@ -16,7 +16,7 @@ pub fn bundle(model: &Value, tools: &Value) -> Value {
         "default_model": "m",
         "default_harness": {"max_steps": 8, "max_tool_calls": 8, "deadline_ms": 60_000},
         "tools": tools,
-        "profiles": {"default": names}
+        "profiles": {"default": {"tools": names, "approval": {"self_approval": true}}}
     })
 }
 

@@ -86,12 +86,13 @@ impl Demo {
         let url = format!("http://{}", node.addr);
         output::line(&format!("server listening on {url}, embedded SQLite, no network, no key to bring"));
         let client = Client::new(&url, key.expose_secret())?;
+        let boss = Client::new(&url, client_side::approver_key(&node).await?.expose_secret())?;
         let bundle = bundle_file::parse("config/bundle.yaml", BUNDLE)?;
         let info = client.put_bundle(&bundle.source().value(), None).await?;
         output::line(&format!("sample bundle applied: {}", info.digest));
         let mut verified = 0;
         for scene in &SCENES {
-            play(&client, &url, key.expose_secret(), scene).await?;
+            play(&client, &boss, &url, key.expose_secret(), scene).await?;
             verified += 1;
         }
         node.stop().await;
@@ -103,7 +104,7 @@ impl Demo {
 }
 
 /// Runs one scene to its ending, prints its timeline, verifies its log.
-async fn play(client: &Client, url: &str, key: &str, scene: &Scene) -> Result<(), CommandError> {
+async fn play(client: &Client, boss: &Client, url: &str, key: &str, scene: &Scene) -> Result<(), CommandError> {
     output::line("");
     output::line(&format!("== {} ==", scene.title));
     let mut request = SessionRequest::new(scene.profile, scene.prompt);
@@ -111,7 +112,7 @@ async fn play(client: &Client, url: &str, key: &str, scene: &Scene) -> Result<()
     let session = client.create_session(&request).await?;
     output::line(&format!("{} profile {}", session.id, scene.profile));
     let hands = (scene.profile == "editor").then(|| client_side::connect(url, key, &session.id)).transpose()?;
-    let events = follow(client, &session.id).await?;
+    let events = follow(client, boss, &session.id).await?;
     drop(hands);
     for line in timeline::lines(&events) {
         output::line(&line);
@@ -130,8 +131,8 @@ async fn play(client: &Client, url: &str, key: &str, scene: &Scene) -> Result<()
     Ok(())
 }
 
-/// Reads events until the run has ended; plays the approver meanwhile.
-async fn follow(client: &Client, id: &str) -> Result<Vec<Event>, CommandError> {
+/// Reads events until the run has ended; the approver looks at what waits meanwhile.
+async fn follow(client: &Client, boss: &Client, id: &str) -> Result<Vec<Event>, CommandError> {
     let mut events: Vec<Event> = Vec::new();
     loop {
         let after = events.last().map_or(0, |event| event.seq);
@@ -145,7 +146,7 @@ async fn follow(client: &Client, id: &str) -> Result<Vec<Event>, CommandError> {
             return Ok(events);
         }
         if asked {
-            client_side::approve(client, id).await?;
+            client_side::approve(boss, id).await?;
         }
     }
 }

@@ -45,6 +45,8 @@ from_errors!(
     toolgate_server::config::SettingsError,
     toolgate_server::local::LocalError,
     toolgate_server::node::StartError,
+    toolgate_server::auth::MintError,
+    toolgate_core::id::InvalidName,
     toolgate_server::failure::Failure,
     toolgate_store::StoreError,
     toolgate_client::ClientError,

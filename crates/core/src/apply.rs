@@ -11,14 +11,17 @@ use crate::event::{
 use crate::id::CallId;
 use crate::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs, ProposedCall};
 use crate::reason::RejectReason;
-use crate::session::{CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, Session};
+use crate::session::{Awaited, Call, CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, Session};
 use crate::time::Timestamp;
 
+mod approval;
+pub(crate) mod budget;
 mod call;
 mod step;
 
+use approval::{admission_answered, approval_decided, approval_reminded, run_paused};
 pub(crate) use call::outcome_digest;
-use call::{call_acknowledged, call_decided, call_dispatched, call_ended, call_mut};
+use call::{call_acknowledged, call_decided, call_dispatched, call_ended};
 
 /// Folds one logged event: `apply`, and what only the log knows of it (epoch, input id).
 pub fn fold(session: &mut Session, recorded: &Recorded) {
@@ -45,7 +48,10 @@ pub fn apply(session: &mut Session, event: &Event) {
             session.trace_requirements.clone_from(&e.trace_requirements);
             session.classifying = None;
         }
-        Event::MessageReceived(e) => session.transcript.push(Arc::new(Entry::User { text: e.content.text.clone() })),
+        Event::MessageReceived(e) => {
+            session.speakers.insert(e.by.clone());
+            session.transcript.push(Arc::new(Entry::User { text: e.content.text.clone() }));
+        }
         Event::RunStarted(e) => run_started(session, e),
         Event::BallotReceived(e) => ballot_received(session, e),
         Event::ConsensusDecided(e) => consensus_decided(session, e),
@@ -53,14 +59,13 @@ pub fn apply(session: &mut Session, event: &Event) {
         Event::CallDispatched(e) => call_dispatched(session, e),
         Event::CallAcknowledged(e) => call_acknowledged(session, e),
         Event::CallEnded(e) => call_ended(session, e),
-        Event::ApprovalDecided(e) => {
-            // The decision's consequence (dispatch, terminal record, edited call) is its own event; a waiting call that
-            // was approved waits for its turn from here on.
-            let approved = e.decision == crate::event::ApprovalVerb::Approve;
-            if let Some(call) = call_mut(session, &e.call).filter(|_| approved) {
-                call.state = CallState::Queued;
-            }
-        }
+        Event::AdmissionAnswered(e) => admission_answered(session, e),
+        Event::ApprovalDecided(e) => approval_decided(session, e),
+        Event::ApprovalReminded(e) => approval_reminded(session, e),
+        Event::BudgetReserved(e) => budget::budget_reserved(session, e),
+        Event::ReservationAnswered(e) => budget::reservation_answered(session, e),
+        Event::BudgetSettled(e) => budget::settled(session, &e.settled),
+        Event::RunPaused(e) => run_paused(session, e),
         Event::StepEnded(e) => step_ended(session, e),
         Event::RunEnded(e) => run_ended(session, e),
         Event::ClientAttached(e) => {
@@ -80,10 +85,13 @@ fn opened(session: &mut Session, e: &SessionOpened) {
         bundle: e.bundle,
         ceiling: e.ceiling.clone(),
         limits: e.limits,
+        control: e.control,
+        dry_run: e.dry_run,
         output_schema: e.content.output_schema.clone(),
         prompt: e.content.prompt.clone(),
         rules_version: e.rules_version,
     });
+    session.speakers.insert(e.by.clone());
     session.capabilities.clone_from(&e.capabilities);
     session.transcript.push(Arc::new(Entry::User { text: e.content.prompt.clone() }));
     session.classifying = e.classify_by.map(|_| 1);
@@ -99,7 +107,7 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
         no,
         limits,
         deadline_at,
-        phase: Phase::Asking(Round { step: 1, round: 1, attempt: 1, ballots: BTreeMap::new() }),
+        phase: Phase::Asking(Round::new(1, 1)),
         steps: 0,
         model_calls: 0,
         tool_calls: 0,
@@ -107,6 +115,8 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
         parse_failures: 0,
         repeats: BTreeMap::new(),
         evidence: BTreeMap::new(),
+        spent: crate::event::Amount::default(),
+        pauses: 0,
         refused_reports: 0,
         output: None,
         detail: None,
@@ -114,6 +124,7 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
 }
 
 fn ballot_received(session: &mut Session, e: &BallotReceived) {
+    budget::ballot_paid(session, e);
     let Some(run) = session.run.as_mut() else { return };
     run.model_calls += 1;
     if let Phase::Asking(round) = &mut run.phase {
@@ -142,12 +153,10 @@ fn consensus_decided(session: &mut Session, e: &ConsensusDecided) {
     match e.result {
         ConsensusResult::Agreed { ballot } | ConsensusResult::Escalated { ballot } => {
             round.ballots.retain(|number, _| *number == ballot);
+            let group = e.tally.groups.iter().find(|group| group.contains(&ballot));
+            round.agreed = group.map_or(1, |group| u32::try_from(group.len()).unwrap_or(u32::MAX));
         }
-        ConsensusResult::Retry => {
-            round.round += 1;
-            round.attempt = 1;
-            round.ballots.clear();
-        }
+        ConsensusResult::Retry => *round = Round::new(round.step, round.round + 1),
         ConsensusResult::Rejected => round.ballots.clear(),
     }
 }
@@ -166,7 +175,7 @@ fn step_ended(session: &mut Session, e: &StepEnded) {
     run.steps += 1;
     run.rejections += 1;
     run.parse_failures = if e.reason == RejectReason::Malformed { run.parse_failures + 1 } else { 0 };
-    run.phase = Phase::Asking(Round { step: e.step + 1, round: 1, attempt: 1, ballots: BTreeMap::new() });
+    run.phase = Phase::Asking(Round::new(e.step + 1, 1));
 }
 
 fn run_ended(session: &mut Session, e: &RunEnded) {
@@ -177,9 +186,11 @@ fn run_ended(session: &mut Session, e: &RunEnded) {
         session.transcript.push(Arc::new(Entry::Model { text, calls: Vec::new(), opaque: ballot.opaque }));
     }
     session.classifying = None;
+    budget::ballots_lost(session);
     // A run whose profile was never found ends before it has started: it had no bounds and did nothing.
     let run = session.run.get_or_insert_with(|| fresh_run(e.run, Limits::default(), Timestamp(0)));
     run.steps = e.steps;
+    run.model_calls = e.model_calls;
     run.phase = Phase::Ended(e.ending);
     run.output.clone_from(&e.content.output);
     run.detail.clone_from(&e.content.detail);
@@ -189,11 +200,34 @@ fn recovered(session: &mut Session) {
     if let Some(attempt) = session.classifying.as_mut() {
         *attempt += 1;
     }
+    for call in open_calls_mut(session) {
+        if let CallState::Waiting(Awaited::Admission(awaited)) = &mut call.state {
+            awaited.attempt += 1;
+        }
+    }
     let Some(run) = session.run.as_mut() else { return };
-    if let Phase::Asking(round) = &mut run.phase {
-        let answered = u32::try_from(round.ballots.len()).unwrap_or(u32::MAX);
-        run.model_calls += run.limits.ballots.saturating_sub(answered);
+    let Phase::Asking(round) = &mut run.phase else { return };
+    // What was never asked is not lost: its question still stands.
+    if !budget::is_asked(round) {
+        return;
+    }
+    let answered = u32::try_from(round.ballots.len()).unwrap_or(u32::MAX);
+    run.model_calls += run.limits.ballots.saturating_sub(answered);
+    let (without_reservation, missing) =
+        (round.reserved.is_empty(), u64::from(run.limits.ballots.saturating_sub(answered)));
+    budget::ballots_lost(session);
+    if without_reservation {
+        session.spent.model_calls += missing;
+    }
+    if let Some(round) = asking(session) {
         round.attempt += 1;
+    }
+}
+
+fn open_calls_mut(session: &mut Session) -> &mut [Call] {
+    match session.run.as_mut().map(|run| &mut run.phase) {
+        Some(Phase::Acting(step)) => &mut step.calls,
+        Some(Phase::Asking(_) | Phase::Ended(_)) | None => &mut [],
     }
 }
 

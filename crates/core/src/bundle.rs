@@ -5,19 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolgate_policy::{Policy, PolicyForm};
+use toolgate_policy::{Policy, PolicyForm, RuleId};
 
 use crate::id::{Label, ModelName, ProfileName, Sha256Digest, Tag, ToolId};
 use crate::json::Json;
-use crate::profile::{Harness, Profile, ProfileForm};
+use crate::profile::{Harness, Profile, ProfileForm, TenantBudget, TenantLimit};
 use crate::schema::Schema;
 use crate::tool::ToolDef;
 
 mod check;
 mod examples;
+pub mod hook;
 pub mod model;
 
 pub use check::BUILTINS;
+pub use hook::{HookDef, HookKind, Observed, ObserverDef};
 pub use model::ModelDef;
 
 /// A bundle as written.
@@ -48,6 +50,18 @@ pub struct BundleForm {
     /// Argument names that are identity besides the built-in ones (ruling 5).
     #[serde(default)]
     pub identity_keys: BTreeSet<String>,
+    /// Endpoints that allow, deny or rewrite calls, at most 32.
+    #[serde(default)]
+    pub admission: Vec<HookDef>,
+    /// Endpoints that are told of what is over, at most 32.
+    #[serde(default)]
+    pub observers: Vec<ObserverDef>,
+    /// Bounds over all sessions of the tenant.
+    #[serde(default)]
+    pub tenant_budget: TenantBudget,
+    /// Bounds over the tenant's calls of some tools, by name, at most 16.
+    #[serde(default)]
+    pub tenant_limits: BTreeMap<RuleId, TenantLimit>,
 }
 
 /// Labels, the rules they lead to, and who finds the label.
@@ -123,6 +137,11 @@ pub struct Bundle {
     classification: Option<Classification>,
     policy: Option<Policy>,
     identity_keys: BTreeSet<String>,
+    /// Mutating ones first.
+    admission: Vec<HookDef>,
+    observers: Vec<ObserverDef>,
+    tenant_budget: TenantBudget,
+    tenant_limits: BTreeMap<RuleId, TenantLimit>,
 }
 
 impl Bundle {
@@ -197,6 +216,35 @@ impl Bundle {
     #[must_use]
     pub const fn policy(&self) -> Option<&Policy> {
         self.policy.as_ref()
+    }
+
+    /// The hooks that are asked about a call of this tool, in their order.
+    pub fn hooks_on<'a>(&'a self, tool: &'a Tool) -> impl Iterator<Item = &'a HookDef> {
+        self.admission.iter().filter(|hook| hook.on.fits(&tool.id, &tool.def))
+    }
+
+    /// A hook by name.
+    #[must_use]
+    pub fn hook(&self, name: &RuleId) -> Option<&HookDef> {
+        self.admission.iter().find(|hook| hook.name == *name)
+    }
+
+    /// The observers.
+    #[must_use]
+    pub fn observers(&self) -> &[ObserverDef] {
+        &self.observers
+    }
+
+    /// Bounds over all sessions of the tenant.
+    #[must_use]
+    pub const fn tenant_budget(&self) -> &TenantBudget {
+        &self.tenant_budget
+    }
+
+    /// Bounds over the tenant's calls, by name.
+    #[must_use]
+    pub const fn tenant_limits(&self) -> &BTreeMap<RuleId, TenantLimit> {
+        &self.tenant_limits
     }
 
     /// Whether an argument name is an identity key (ruling 5): compared without case, `_` and `-`.

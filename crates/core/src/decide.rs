@@ -2,6 +2,7 @@
 //! one holds the match, the draft they write on, and how runs move on and end. What is not here: the fold (`apply`).
 
 use crate::apply::apply;
+use crate::apply::budget::is_asked;
 use crate::bundle::Bundle;
 use crate::event::{
     CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, OutcomeRefused, RunContent, RunEnded,
@@ -16,15 +17,18 @@ use crate::session::{Call, CallState, Phase, Session};
 use crate::time::Timestamp;
 use crate::tool::ToolClass;
 
+mod admission;
 mod advance;
 mod approval;
 mod ballot;
+pub(crate) mod budget;
 mod calls;
 mod client;
 mod open;
 mod outcome;
 mod redact;
 mod stop;
+mod termination;
 mod tick;
 
 pub use approval::approval_digest;
@@ -74,6 +78,7 @@ pub fn decide(session: &Session, bundle: &Bundle, stamped: &Stamped) -> Decided 
         (Input::Open(open), _, _) => open::open(&mut draft, open),
         (_, _, false) => Err(Refusal::new(RefusalCode::NotOpen, "the session is not open")),
         (Input::Outcome(report), _, true) => outcome::outcome(&mut draft, report),
+        (Input::Settled(keys), _, true) => budget::settled(&mut draft, keys),
         (Input::Tick, true, true) | (Input::Recovered, true, true) => Ok(Reply::Unchanged),
         (_, true, true) => Err(Refusal::new(RefusalCode::SessionClosed, "the session is closed")),
         (Input::Classified(classified), false, true) => open::classified(&mut draft, classified),
@@ -82,6 +87,8 @@ pub fn decide(session: &Session, bundle: &Bundle, stamped: &Stamped) -> Decided 
         (Input::CallAck(ack), false, true) => client::acknowledge(&mut draft, ack),
         (Input::ClientAttached(client), false, true) => client::attach(&mut draft, client),
         (Input::Approval(answer), false, true) => approval::answer(&mut draft, answer),
+        (Input::Admission(answer), false, true) => admission::answer(&mut draft, answer),
+        (Input::Reservation(answer), false, true) => budget::reservation(&mut draft, answer),
         (Input::Tick, false, true) => tick::tick(&mut draft),
         (Input::Recovered, false, true) => tick::recovered(&mut draft),
         (Input::Cancel(stop), false, true) => stop::cancel(&mut draft, stop),
@@ -148,6 +155,7 @@ impl<'a> Draft<'a> {
             attempt,
             end: close.end,
             cause: close.cause,
+            reason: close.reason,
             replaced_by: close.replaced_by,
             output_bytes: output.map_or(0, crate::output::Output::size),
             content: EndedContent { outcome: close.outcome, detail: close.detail },
@@ -163,12 +171,17 @@ impl<'a> Draft<'a> {
             self.end_call(&call.id, Close::because(&call, ending));
         }
         let run = self.session.run.as_ref();
+        // Models that are being asked when the run ends count: they may have answered, and cost.
+        let in_flight = run.map_or(0, |run| match &run.phase {
+            Phase::Asking(round) if is_asked(round) => u32::try_from(round.reserved.len()).unwrap_or(u32::MAX),
+            Phase::Asking(_) | Phase::Acting(_) | Phase::Ended(_) => 0,
+        });
         let event = RunEnded {
             run: run.map_or(1, |run| run.no),
             ending,
             steps: run.map_or(0, |run| run.steps + u32::from(ending == Ending::Done)),
             tool_calls: run.map_or(0, |run| run.tool_calls),
-            model_calls: run.map_or(0, |run| run.model_calls),
+            model_calls: run.map_or(0, |run| run.model_calls.saturating_add(in_flight)),
             content: RunContent { output, detail },
         };
         self.push(Event::RunEnded(event));
@@ -203,6 +216,8 @@ struct Close {
     cause: EndCause,
     outcome: Option<Outcome>,
     detail: Option<String>,
+    /// Why a call that was allowed or escalated is not executed.
+    reason: Option<RejectReason>,
     replaced_by: Option<CallId>,
 }
 
@@ -213,8 +228,14 @@ impl Close {
             cause,
             outcome: None,
             detail: Some(detail.to_owned()),
+            reason: None,
             replaced_by: None,
         }
+    }
+
+    /// As `not_executed`; the detail begins with the reason's code.
+    fn refused(why: NotExecuted, cause: EndCause, reason: RejectReason, detail: &str) -> Self {
+        Self { reason: Some(reason), ..Self::not_executed(why, cause, detail) }
     }
 
     fn unknown(status: OutcomeStatus, cause: EndCause, detail: &str) -> Self {
@@ -223,6 +244,7 @@ impl Close {
             cause,
             outcome: Some(Outcome::bare(status, detail)),
             detail: Some(detail.to_owned()),
+            reason: None,
             replaced_by: None,
         }
     }

@@ -12,24 +12,32 @@ use crate::id::{
 use crate::input::{ClassificationFailure, ClassifiedLabel, Narrowed, Reporter, Seat};
 use crate::json::Json;
 use crate::output::OutcomeStatus;
+use crate::profile::ControlMode;
 use crate::proposal::{Ballot, Usage};
 use crate::reason::{Ending, RefusalCode, RejectReason};
 use crate::time::Timestamp;
 
+mod admission;
+mod budget;
 mod call;
 mod kind;
 mod policy;
 
+pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpened, AdmissionVerb};
+pub use budget::{
+    Amount, BallotBudget, Bound, BudgetReserved, BudgetSettled, Charge, LedgerAnswer, Purpose, Raise, RaiseContent,
+    ReservationAnswered, RunPaused, Settlement,
+};
 pub use policy::{CedarRecord, FindingRecord, PolicyRecord};
 
 pub use call::{
-    ApprovalContent, ApprovalDecided, ApprovalOpened, ApprovalVerb, CallAcknowledged, CallContent, CallDecided,
-    CallDispatched, CallEnd, CallEnded, Dispatch, EndCause, EndedContent,
+    ApprovalContent, ApprovalDecided, ApprovalOpened, ApprovalReminded, ApprovalVerb, CallAcknowledged, CallContent,
+    CallDecided, CallDispatched, CallEnd, CallEnded, Dispatch, EndCause, EndedContent, GrantGiven,
 };
 pub use kind::Marks;
 
 /// Version of the deciding behaviour. A change that would decide an old log differently gets a new number.
-pub const RULES_VERSION: u32 = 1;
+pub const RULES_VERSION: u32 = 2;
 
 /// The schema engine that decided, recorded per run (ruling 11).
 pub const SCHEMA_ENGINE: &str = "jsonschema 0.61";
@@ -77,8 +85,20 @@ pub enum Event {
     CallAcknowledged(CallAcknowledged),
     /// Input or decision (see `CallEnded::cause`): the one terminal record of a call.
     CallEnded(Box<CallEnded>),
+    /// Input: an admission hook answered, or gave no usable answer.
+    AdmissionAnswered(Box<AdmissionAnswered>),
     /// Input: an approver decided.
-    ApprovalDecided(ApprovalDecided),
+    ApprovalDecided(Box<ApprovalDecided>),
+    /// Decision: an approval is still open after the time that the profile names.
+    ApprovalReminded(ApprovalReminded),
+    /// Decision: what a round of ballots may cost is set aside.
+    BudgetReserved(BudgetReserved),
+    /// Input: the tenant's ledger answered.
+    ReservationAnswered(ReservationAnswered),
+    /// Input: the ledger has taken what was really spent.
+    BudgetSettled(BudgetSettled),
+    /// Decision: the run stands at a bound that a human may raise.
+    RunPaused(Box<RunPaused>),
     /// Decision: a step without calls is over (unreadable, not done yet, no consensus).
     StepEnded(StepEnded),
     /// Decision: a run is over.
@@ -89,7 +109,7 @@ pub enum Event {
     CancelRequested(StopRequested),
     /// Input: somebody closes the session.
     CloseRequested(StopRequested),
-    /// Decision: the session is closed; nothing but refusals and erasures may follow.
+    /// Decision: the session is closed; nothing but refusals, settlements and erasures may follow.
     SessionClosed(SessionClosed),
     /// Input: time passed, and something was due.
     Ticked(Ticked),
@@ -120,6 +140,12 @@ pub struct SessionOpened {
     pub capabilities: BTreeSet<Capability>,
     /// Narrower bounds.
     pub limits: Narrowed,
+    /// Which calls a human is asked about, when the session wants more than its profile.
+    #[serde(default)]
+    pub control: Option<ControlMode>,
+    /// Nothing is executed, whatever the profile says.
+    #[serde(default)]
+    pub dry_run: bool,
     /// When the classifier must have answered; absent when it is not asked.
     pub classify_by: Option<Timestamp>,
     /// Deciding behaviour.
@@ -239,6 +265,12 @@ pub struct Limits {
     pub repeat_limit: u32,
     /// Ballots per round.
     pub ballots: u32,
+    /// Tokens.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    /// Money in millionths of a dollar.
+    #[serde(default)]
+    pub max_cost_microusd: Option<u64>,
 }
 
 /// See [`Event::BallotReceived`].
@@ -258,8 +290,11 @@ pub struct BallotReceived {
     pub usage: Usage,
     /// The model the provider reported.
     pub model: Option<String>,
-    /// Reserved (ruling 18): cost in micro-USD.
+    /// What it cost in millionths of a dollar, by the model's prices; absent when the provider did not say what it spent.
     pub cost_microusd: Option<u64>,
+    /// What counts against the budgets: what it cost, or what was reserved where that is unknown.
+    #[serde(default)]
+    pub charged: Amount,
     /// The answer, redacted where a tool says so.
     pub content: BallotContent,
     /// The canonical arguments in full, by call id, where something was redacted; gone once the call has ended.

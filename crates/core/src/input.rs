@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use toolgate_policy::RuleId;
+
+use crate::event::{ApprovalVerb, LedgerAnswer, Purpose};
 use crate::id::{
     ActorId, ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, TenantId,
 };
 use crate::json::Json;
 use crate::output::Outcome;
+use crate::profile::ControlMode;
 use crate::proposal::{Ballot, ProviderFailure, Usage};
 use crate::time::Timestamp;
 
@@ -40,6 +44,12 @@ pub enum Input {
     ClientAttached(ClientAttached),
     /// An approver decided.
     Approval(ApprovalAnswer),
+    /// An admission hook answered.
+    Admission(AdmissionAnswer),
+    /// The tenant's ledger answered.
+    Reservation(ReservationAnswer),
+    /// The ledger has taken what was really spent of these reservations.
+    Settled(Vec<String>),
     /// Time has passed.
     Tick,
     /// The owner of the session has changed; what was under way is unknown.
@@ -71,6 +81,10 @@ pub struct Open {
     pub capabilities: BTreeSet<Capability>,
     /// Narrower bounds than the profile's.
     pub limits: Narrowed,
+    /// More questions to a human than the profile asks; absent means as the profile says.
+    pub control: Option<ControlMode>,
+    /// Nothing is executed, whatever the profile says.
+    pub dry_run: bool,
     /// The session's own output schema.
     pub output_schema: Option<Json>,
     /// The first message.
@@ -221,6 +235,8 @@ pub struct ApprovalAnswer {
     pub by: ActorId,
     /// Digest of what the approver was shown.
     pub digest: Sha256Digest,
+    /// The bundle under which the approver looked, if they name it.
+    pub bundle: Option<Sha256Digest>,
     /// The answer.
     pub decision: ApprovalDecision,
 }
@@ -229,7 +245,10 @@ pub struct ApprovalAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalDecision {
     /// Run exactly this.
-    Approve,
+    Approve {
+        /// Leave for further calls of the session as well.
+        grant: Option<GrantAsked>,
+    },
     /// Do not run it.
     Deny {
         /// For the model and the record.
@@ -240,6 +259,81 @@ pub enum ApprovalDecision {
         /// The new arguments.
         args: Json,
     },
+    /// Take an approval back that was given, with what it granted, as far as nothing was sent on it.
+    Revoke,
+}
+
+impl ApprovalDecision {
+    /// The kind of answer.
+    #[must_use]
+    pub const fn verb(&self) -> ApprovalVerb {
+        match self {
+            Self::Approve { .. } => ApprovalVerb::Approve,
+            Self::Deny { .. } => ApprovalVerb::Deny,
+            Self::Edit { .. } => ApprovalVerb::Edit,
+            Self::Revoke => ApprovalVerb::Revoke,
+        }
+    }
+}
+
+/// What an approver leaves open for further calls of the session: the same tool, and the same arguments but for these.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GrantAsked {
+    /// Top-level arguments that may have any value.
+    pub open: BTreeSet<String>,
+    /// How long it holds in milliseconds, 1,000 to 2,592,000,000; absent means a day.
+    pub ttl_ms: Option<u64>,
+}
+
+/// An admission hook's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdmissionAnswer {
+    /// The call.
+    pub call: CallId,
+    /// The hook.
+    pub hook: RuleId,
+    /// The question it answers.
+    pub attempt: u32,
+    /// What it said.
+    pub verdict: AdmissionVerdict,
+}
+
+/// What an admission hook said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdmissionVerdict {
+    /// The call may go on.
+    Allow {
+        /// The hook's words.
+        reason: Option<String>,
+    },
+    /// It may not.
+    Deny {
+        /// The hook's words.
+        reason: Option<String>,
+    },
+    /// It may with other arguments.
+    Rewrite {
+        /// The hook's words.
+        reason: Option<String>,
+        /// The new arguments.
+        args: Json,
+    },
+    /// There is no usable answer.
+    Failed {
+        /// What went wrong, without content or secrets; at most 400 characters.
+        detail: String,
+    },
+}
+
+/// The answer of the tenant's ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservationAnswer {
+    /// What it was for.
+    pub purpose: Purpose,
+    /// The answer.
+    pub answer: LedgerAnswer,
+    /// Earlier reservations that were settled with the same request.
+    pub settled: Vec<String>,
 }
 
 /// Somebody stops a run or closes a session.

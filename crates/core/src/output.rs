@@ -140,6 +140,8 @@ pub enum NotExecuted {
     Cancelled,
     /// The run ended before it was dispatched.
     RunEnded,
+    /// The profile or the session decides without executing.
+    DryRun,
 }
 
 impl NotExecuted {
@@ -152,6 +154,7 @@ impl NotExecuted {
             Self::Expired => "expired",
             Self::Cancelled => "cancelled",
             Self::RunEnded => "run_ended",
+            Self::DryRun => "dry_run",
         }
     }
 }

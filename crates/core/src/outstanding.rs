@@ -1,11 +1,15 @@
 //! Work that must be under way for a session to move on, as a function of its state alone. After a restart the same
 //! question gets the same answer. What is not here: doing it (the server).
 
+use toolgate_policy::RuleId;
+
+use crate::apply::budget::is_asked;
 use crate::bundle::Bundle;
+use crate::event::{Charge, Purpose, Settlement};
 use crate::id::{CallId, ClientInstance, ModelName, Sha256Digest, ToolId};
 use crate::input::Seat;
 use crate::json::Json;
-use crate::session::{Call, CallState, DispatchedCall, Phase, Session};
+use crate::session::{Awaited, AwaitedApproval, Call, CallState, DispatchedCall, Phase, Session};
 use crate::time::Timestamp;
 use crate::tool::Venue;
 
@@ -29,6 +33,28 @@ pub enum Effect {
         /// The model.
         model: ModelName,
     },
+    /// Ask an admission hook about a call.
+    AskAdmission {
+        /// The call.
+        call: CallId,
+        /// The hook.
+        hook: RuleId,
+        /// The question; the answer repeats it.
+        attempt: u32,
+        /// The tool.
+        tool: ToolId,
+        /// The canonical arguments.
+        args: Json,
+    },
+    /// Ask the tenant's ledger; the same request may tell it what the session has yet to settle (`Session::unsettled`).
+    Reserve {
+        /// What it is for.
+        purpose: Purpose,
+        /// What must be put on the counters, all or nothing.
+        charges: Vec<Charge>,
+    },
+    /// Tell the tenant's ledger what was really spent; nothing waits for it.
+    Settle(Vec<Settlement>),
     /// Run a tool on the server.
     RunTool(Order),
     /// Offer a call to the client it was dispatched to.
@@ -66,8 +92,17 @@ pub fn outstanding(session: &Session, bundle: &Bundle) -> Vec<Effect> {
         let model = bundle.classification().and_then(|classification| classification.model.clone());
         return model.map(|model| Effect::Classify { attempt, model }).into_iter().collect();
     }
-    let Some(run) = session.active_run() else { return Vec::new() };
+    let Some(run) = session.active_run() else {
+        let settle = (!session.unsettled.is_empty()).then(|| Effect::Settle(session.unsettled.clone()));
+        return settle.into_iter().collect();
+    };
     match &run.phase {
+        Phase::Asking(round) if round.paused.is_some() => Vec::new(),
+        Phase::Asking(round) if !is_asked(round) => {
+            let (run, step, attempt) = (run.no, round.step, round.attempt);
+            let purpose = Purpose::Round { run, step, round: round.round, attempt };
+            vec![Effect::Reserve { purpose, charges: round.charges.clone() }]
+        }
         Phase::Asking(round) => (1..=run.limits.ballots)
             .filter(|ballot| !round.ballots.contains_key(ballot))
             .filter_map(|ballot| {
@@ -75,13 +110,13 @@ pub fn outstanding(session: &Session, bundle: &Bundle) -> Vec<Effect> {
                 model_for(session, bundle, ballot).map(|model| Effect::AskModel { seat, model })
             })
             .collect(),
-        Phase::Acting(step) => step.calls.iter().filter_map(order_effect).collect(),
+        Phase::Acting(step) => step.calls.iter().filter_map(call_effect).collect(),
         Phase::Ended(_) => Vec::new(),
     }
 }
 
 /// The model that casts this ballot.
-fn model_for(session: &Session, bundle: &Bundle, ballot: u32) -> Option<ModelName> {
+pub(crate) fn model_for(session: &Session, bundle: &Bundle, ballot: u32) -> Option<ModelName> {
     let profile = session.profile.as_ref().and_then(|name| bundle.profile(name))?;
     let own = profile.model.clone();
     let voters = profile.consensus.as_ref().map_or(&[][..], |consensus| consensus.models.as_slice());
@@ -90,6 +125,23 @@ fn model_for(session: &Session, bundle: &Bundle, ballot: u32) -> Option<ModelNam
     }
     let place = usize::try_from(ballot.saturating_sub(1)).unwrap_or(0) % voters.len();
     voters.get(place).cloned().or(own)
+}
+
+fn call_effect(call: &Call) -> Option<Effect> {
+    match &call.state {
+        CallState::Waiting(Awaited::Admission(awaited)) => Some(Effect::AskAdmission {
+            call: call.id.clone(),
+            hook: awaited.hooks.first()?.clone(),
+            attempt: awaited.attempt,
+            tool: call.tool.clone()?,
+            args: call.args.clone()?,
+        }),
+        CallState::Waiting(Awaited::Reservation) => {
+            Some(Effect::Reserve { purpose: Purpose::Call { call: call.id.clone() }, charges: call.charges.clone() })
+        }
+        CallState::Dispatched(_) => order_effect(call),
+        CallState::Waiting(Awaited::Approval(_)) | CallState::Queued | CallState::Ended(_) => None,
+    }
 }
 
 fn order_effect(call: &Call) -> Option<Effect> {
@@ -117,12 +169,22 @@ pub fn next_wake(session: &Session) -> Option<Timestamp> {
         return session.classify_by;
     }
     let run = session.active_run()?;
+    let pause = match &run.phase {
+        Phase::Asking(round) => round.paused.as_ref().map(|pause| approval_wake(&pause.approval)),
+        Phase::Acting(_) | Phase::Ended(_) => None,
+    };
     let calls = session.calls().iter().filter_map(|call| match &call.state {
-        CallState::Waiting(approval) => Some(approval.expires_at),
+        CallState::Waiting(Awaited::Approval(awaited)) => Some(approval_wake(awaited)),
+        CallState::Waiting(Awaited::Admission(awaited)) => Some(awaited.answer_by),
+        CallState::Waiting(Awaited::Reservation) => None,
         CallState::Dispatched(open) => Some(overdue_at(call, open)),
         CallState::Queued | CallState::Ended(_) => None,
     });
-    calls.chain([run.deadline_at]).min()
+    calls.chain(pause).chain([run.deadline_at]).min()
+}
+
+fn approval_wake(awaited: &AwaitedApproval) -> Timestamp {
+    awaited.remind_at().unwrap_or(awaited.opened.expires_at)
 }
 
 /// When Toolgate closes a dispatched call itself: a server tool's runner gets a little longer to report its own time-out.

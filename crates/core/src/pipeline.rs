@@ -6,19 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use toolgate_policy::grant::{GrantCall, GrantMiss};
 
 use crate::bundle::{Bundle, Tool, find_identity_key};
-use crate::event::{Limits, PolicyRecord};
-use crate::id::{CallId, Capability, Sha256Digest, ToolId};
+use crate::event::{Charge, Limits, PolicyRecord};
+use crate::id::{ApprovalId, CallId, Capability, Sha256Digest, ToolId};
 use crate::json::Json;
-use crate::profile::{ApprovalMode, Profile};
+use crate::profile::{ApprovalMode, ControlMode, Profile};
 use crate::proposal::{ProposedArgs, ProposedCall};
 use crate::reason::RejectReason;
 use crate::schema::describe;
 use crate::session::{KeyedSuccess, Session};
 use crate::time::Timestamp;
-use crate::tool::Venue;
+use crate::tool::{Risk, Venue};
 
+mod budget;
 mod policy;
 
 pub(crate) use policy::missing_evidence;
@@ -119,6 +121,8 @@ pub struct Situation<'a> {
     pub session: Option<&'a Session>,
     /// When the call is judged.
     pub at: Timestamp,
+    /// Which calls a human is asked about besides those whose tool or rule asks.
+    pub control: ControlMode,
     /// Why a human must approve whatever the tool says.
     pub escalate: Option<RejectReason>,
     /// An approver wrote these very arguments.
@@ -150,6 +154,10 @@ pub struct Verdict<'a> {
     pub policy: Option<PolicyRecord>,
     /// Fields that the contract derives from the arguments.
     pub derived: Option<Json>,
+    /// What the tenant's ledger must grant.
+    pub charges: Vec<Charge>,
+    /// The earlier approval that covers it.
+    pub granted_by: Option<ApprovalId>,
     /// The rejection ends the run whatever the profile says of its reason: the model goes round in circles.
     pub ends_run: bool,
 }
@@ -172,9 +180,12 @@ pub fn judge<'a>(situation: &Situation<'a>, proposed: &ProposedCall) -> Verdict<
             replay_of: None,
             policy: None,
             derived: None,
+            charges: Vec::new(),
+            granted_by: None,
             ends_run: false,
         },
         ask: None,
+        beyond: None,
     };
     let result = judge.run();
     if let Err((reason, detail)) = judge.or_ended_loop(result) {
@@ -205,6 +216,8 @@ struct Judge<'a, 'p> {
     verdict: Verdict<'a>,
     /// Why a policy wants a human to be asked.
     ask: Option<String>,
+    /// The bound that the call would pass, where a human may let it.
+    beyond: Option<String>,
 }
 
 impl<'a> Judge<'a, '_> {
@@ -238,15 +251,9 @@ impl<'a> Judge<'a, '_> {
         self.enter(Layer::Repetition);
         self.repetition(&args)?;
         self.enter(Layer::Budget);
-        let limit = self.situation.limits.max_tool_calls;
-        if self.situation.tool_calls >= limit {
-            return Err((
-                RejectReason::BudgetExhausted,
-                format!("all {limit} tool calls of this run are used; finish without further calls"),
-            ));
-        }
+        self.budget(tool, &value)?;
         self.enter(Layer::Approval);
-        self.approval(tool)?;
+        self.approval(tool, &value)?;
         self.verdict.layer = Layer::Passed;
         Ok(())
     }
@@ -328,20 +335,63 @@ impl<'a> Judge<'a, '_> {
         ))
     }
 
-    fn approval(&self, tool: &Tool) -> Result<(), Stop> {
+    fn approval(&mut self, tool: &Tool, args: &serde_json::Value) -> Result<(), Stop> {
         if self.situation.approved_by_edit {
             return Ok(());
         }
         if let Some(reason) = self.situation.escalate {
             return Err((reason, "a human must approve it".to_owned()));
         }
-        if tool.def.requires_approval {
-            return Err((RejectReason::NeedsHumanApproval, "a human must approve it".to_owned()));
+        // An earlier approval covers an equal call, but neither a call beyond a bound nor one that ballots disagree on.
+        if let Some(detail) = self.beyond.take() {
+            return Err((RejectReason::NeedsHumanApproval, detail));
         }
-        match &self.ask {
-            Some(detail) => Err((RejectReason::NeedsHumanApproval, detail.clone())),
-            None => Ok(()),
+        let asked_always = match self.situation.control {
+            ControlMode::All => true,
+            ControlMode::Risky => tool.def.risk == Risk::High,
+            ControlMode::None => false,
+        };
+        let why = if tool.def.requires_approval {
+            "a human must approve it".to_owned()
+        } else if let Some(detail) = self.ask.take() {
+            detail
+        } else if asked_always {
+            "a human must approve it: the control mode asks about such calls".to_owned()
+        } else {
+            return Ok(());
+        };
+        match self.granted(tool, args) {
+            Ok(approval) => {
+                self.verdict.rules.push(format!("grant:{approval}"));
+                self.verdict.granted_by = Some(approval);
+                Ok(())
+            }
+            Err(None) => Err((RejectReason::NeedsHumanApproval, why)),
+            Err(Some(miss)) => Err((RejectReason::NeedsHumanApproval, format!("{why}; an earlier one: {miss}"))),
         }
+    }
+
+    /// The earlier approval that covers the call, or why the nearest one does not.
+    fn granted(&self, tool: &Tool, args: &serde_json::Value) -> Result<ApprovalId, Option<GrantMiss>> {
+        let Some(session) = self.situation.session else { return Err(None) };
+        let (bundle, id) = (self.situation.bundle.digest().to_string(), session.id.to_string());
+        let call = GrantCall {
+            tool: tool.id.as_str(),
+            tool_version: "",
+            bundle: &bundle,
+            session: &id,
+            args,
+            at_micros: u64::try_from(self.situation.at.as_micros()).unwrap_or(0),
+        };
+        let mut nearest = None;
+        for given in session.grants.iter().rev() {
+            match given.grant.covers(&call) {
+                Ok(()) => return Ok(given.approval.clone()),
+                Err(GrantMiss::Tool) => {}
+                Err(miss) => nearest = nearest.or(Some(miss)),
+            }
+        }
+        Err(nearest)
     }
 }
 

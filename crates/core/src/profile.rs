@@ -8,9 +8,21 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use toolgate_policy::RuleId;
 
 use crate::id::{ModelName, Tag, ToolId};
 use crate::reason::RejectReason;
+use crate::tool::Risk;
+
+mod approval;
+mod budget;
+mod target;
+mod termination;
+
+pub use approval::{ApprovalMode, ApprovalRules, ControlMode};
+pub use budget::{AtLimit, SessionBudget, TenantBudget, TenantLimit};
+pub use target::Target;
+pub use termination::{EndWhen, EvidenceCount, OutcomeCount, RefusedCount};
 
 /// A profile as a bundle declares it: the full form, or a bare list of tools with the tenant's default harness.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,6 +81,18 @@ pub struct Profile {
     /// What happens when a call needs a human.
     #[serde(default)]
     pub approval: ApprovalRules,
+    /// Which calls a human is asked about besides those whose tool or rule asks.
+    #[serde(default)]
+    pub control: ControlMode,
+    /// Calls are decided and recorded, and none is executed.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Bounds over all runs of a session.
+    #[serde(default)]
+    pub session_budget: SessionBudget,
+    /// Rules that end a run, by name; the first that holds, in the order of their names, is recorded.
+    #[serde(default)]
+    pub end_when: BTreeMap<RuleId, EndWhen>,
     /// Per reason: feed the rejection back, or end the run with its code. Default: feedback.
     #[serde(default)]
     pub on_reject: BTreeMap<RejectReason, OnReject>,
@@ -102,6 +126,10 @@ impl Profile {
             consensus: None,
             trace_requirements: BTreeMap::new(),
             approval: ApprovalRules::default(),
+            control: ControlMode::None,
+            dry_run: false,
+            session_budget: SessionBudget::default(),
+            end_when: BTreeMap::new(),
             on_reject: BTreeMap::new(),
             on_indeterminate: OnReject::End,
             prompt: PromptHooks::default(),
@@ -141,6 +169,15 @@ pub struct Harness {
     /// How often one canonical call may be proposed in a run, 1 to 10,000.
     #[serde(default = "default_repeats")]
     pub repeat_limit: u32,
+    /// Tokens of prompts and answers, at least 1; absent means no bound.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    /// Money for models in millionths of a dollar; absent means no bound. Every model of the profile needs `prices`.
+    #[serde(default)]
+    pub max_cost_microusd: Option<u64>,
+    /// What happens at these bounds; the deadline always ends the run.
+    #[serde(default)]
+    pub at_limit: AtLimit,
 }
 
 const fn default_parallel() -> u32 {
@@ -173,6 +210,22 @@ pub struct Consensus {
     /// Further rounds when `on_no_consensus` is `retry`, 0 to 10; after them the step is rejected.
     #[serde(default)]
     pub retries: u32,
+    /// Other votes for calls of tools of a risk.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_risk: BTreeMap<Risk, Votes>,
+    /// Other votes for calls of a tool; before those for its risk.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_tool: BTreeMap<ToolId, Votes>,
+}
+
+/// Ballots and how many of them must agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Votes {
+    /// Ballots, 1 to 9.
+    pub n: u32,
+    /// Equal canonical proposals that win, 1 to n.
+    pub k: u32,
 }
 
 /// What happens when the ballots do not agree.
@@ -188,39 +241,6 @@ pub enum OnNoConsensus {
     Reject,
 }
 
-/// What happens when a call needs a human.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApprovalRules {
-    /// Wait for a decision, or end the run with `needs_human_approval`.
-    #[serde(default)]
-    pub mode: ApprovalMode,
-    /// Time to decide in milliseconds, 1,000 to 2,592,000,000.
-    #[serde(default = "default_approval_ms")]
-    pub expires_ms: u64,
-}
-
-impl Default for ApprovalRules {
-    fn default() -> Self {
-        Self { mode: ApprovalMode::Wait, expires_ms: default_approval_ms() }
-    }
-}
-
-const fn default_approval_ms() -> u64 {
-    15 * 60 * 1_000
-}
-
-/// Wait for a human, or end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalMode {
-    /// The call waits; other calls of the step go on.
-    #[default]
-    Wait,
-    /// The run ends with `needs_human_approval`.
-    End,
-}
-
 /// Feed back, or end the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -232,7 +252,7 @@ pub enum OnReject {
     End,
 }
 
-/// Text around the system prompt.
+/// Text around the system prompt. `{{name}}` stands for a value of the moment; `transcript` lists the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptHooks {

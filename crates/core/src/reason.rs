@@ -62,6 +62,8 @@ codes! {
         RepeatedCall => "repeated_call",
         /// The run's tool calls are used up.
         BudgetExhausted => "budget_exhausted",
+        /// An admission hook denied the call, or gave no usable answer.
+        AdmissionDenied => "admission_denied",
         /// A human must approve, and the profile ends the run instead of waiting.
         NeedsHumanApproval => "needs_human_approval",
         /// An approver said no.
@@ -98,6 +100,8 @@ codes! {
         ClassificationFailed => "classification_failed",
         /// Somebody cancelled it.
         Cancelled => "cancelled",
+        /// A termination rule of the profile holds.
+        TerminationRule => "termination_rule",
         /// A call may or may not have happened, and the profile does not go on in doubt.
         IndeterminateOutcome => "indeterminate_outcome",
         /// A rejection whose profile setting is `end`: the answer or arguments cannot be read.
@@ -135,6 +139,8 @@ codes! {
         /// As the rejection of the same code.
         BudgetExhausted => "budget_exhausted",
         /// As the rejection of the same code.
+        AdmissionDenied => "admission_denied",
+        /// As the rejection of the same code.
         NeedsHumanApproval => "needs_human_approval",
         /// As the rejection of the same code.
         ApprovalDenied => "approval_denied",
@@ -169,6 +175,7 @@ impl From<RejectReason> for Ending {
             RejectReason::IdempotencyConflict => Self::IdempotencyConflict,
             RejectReason::RepeatedCall => Self::RepeatedCall,
             RejectReason::BudgetExhausted => Self::BudgetExhausted,
+            RejectReason::AdmissionDenied => Self::AdmissionDenied,
             RejectReason::NeedsHumanApproval => Self::NeedsHumanApproval,
             RejectReason::ApprovalDenied => Self::ApprovalDenied,
             RejectReason::ApprovalExpired => Self::ApprovalExpired,
@@ -222,10 +229,30 @@ codes! {
         ExecutorTaken => "executor_taken",
         /// The session has no such approval.
         UnknownApproval => "unknown_approval",
-        /// The approval was decided, used or has expired.
+        /// The call is over, so that its approval cannot be answered any more.
         ApprovalClosed => "approval_closed",
+        /// The approval has another answer already.
+        ApprovalUsed => "approval_used",
+        /// The time to answer has passed.
+        ApprovalExpired => "approval_expired",
+        /// The approval was taken back.
+        ApprovalRevoked => "approval_revoked",
+        /// There is no approval that could be taken back: none was given, or the call was sent on it.
+        ApprovalNotRevocable => "approval_not_revocable",
+        /// Whoever asked for a call may not approve it.
+        SelfApproval => "self_approval",
+        /// A grant names arguments that the call does not have, has no valid length, or the tool redacts its arguments.
+        GrantInvalid => "grant_invalid",
+        /// The answer belongs to another question to the hook, or the call does not wait for one.
+        StaleAdmission => "stale_admission",
+        /// The answer belongs to a reservation that nothing waits for.
+        StaleReservation => "stale_reservation",
+        /// The session asks for less control than its profile.
+        ControlNotStricter => "control_not_stricter",
         /// The approver saw other bytes than those waiting.
         ApprovalDigestMismatch => "approval_digest_mismatch",
+        /// The approver looked under another bundle than the session's.
+        ApprovalBundleMismatch => "approval_bundle_mismatch",
         /// The edited arguments are no JSON object.
         EditInvalid => "edit_invalid",
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Entry;
-use crate::event::{ApprovalOpened, CallEnd, Limits};
+use crate::event::{Amount, ApprovalVerb, Bound, CallEnd, Settlement};
 use crate::id::{
     ActorId, ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, Tag,
     TenantId, ToolId,
@@ -15,10 +15,16 @@ use crate::id::{
 use crate::input::Narrowed;
 use crate::json::Json;
 use crate::output::Outcome;
-use crate::proposal::Ballot;
-use crate::reason::{Ending, RejectReason};
+use crate::profile::ControlMode;
+use crate::reason::RejectReason;
 use crate::time::Timestamp;
-use crate::tool::{ToolClass, Venue};
+use crate::tool::Venue;
+
+mod call;
+mod run;
+
+pub use call::{Awaited, AwaitedAdmission, AwaitedApproval, Call, CallState, DispatchedCall, EndedState};
+pub use run::{Pause, Phase, Round, Run, Step};
 
 /// Input ids remembered in the state; older ones are caught by the store (ruling 16).
 pub(crate) const REMEMBERED_INPUTS: usize = 256;
@@ -64,8 +70,61 @@ pub struct Session {
     pub recent_calls: VecDeque<EndedCall>,
     /// Calls of completed steps over all runs, oldest first: what rules over earlier calls read.
     pub history: Vec<Arc<PastCall>>,
+    /// Whoever started it or spoke in it.
+    pub speakers: BTreeSet<ActorId>,
+    /// What was spent over all runs.
+    pub spent: Spent,
+    /// Bounds over all runs that a human has raised, with their new values.
+    pub raised: BTreeMap<Bound, u64>,
+    /// Approvals that cover further calls, oldest first.
+    pub grants: Vec<GivenGrant>,
+    /// The latest answers to approvals, oldest first.
+    pub answers: VecDeque<GivenAnswer>,
+    /// Reservations whose real amount the tenant's ledger has yet to learn, oldest first.
+    pub unsettled: Vec<Settlement>,
     /// Closed for good.
     pub closed: bool,
+}
+
+/// What was spent, reservations that were lost included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Model calls.
+    pub model_calls: u64,
+    /// Tool calls allowed or waiting, not yet refused.
+    pub tool_calls: u64,
+    /// Tokens and money.
+    pub amount: Amount,
+}
+
+/// An approval that covers further calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenGrant {
+    /// The approval that gave it.
+    pub approval: ApprovalId,
+    /// The call that was approved.
+    pub call: CallId,
+    /// What it covers.
+    pub grant: toolgate_policy::grant::Grant,
+}
+
+/// An answer to an approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenAnswer {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// The call.
+    pub call: CallId,
+    /// Who answered.
+    pub by: ActorId,
+    /// The answer.
+    pub verb: ApprovalVerb,
+    /// Digest of what was answered.
+    pub digest: Sha256Digest,
+    /// Whether the answer settled it.
+    pub settled: bool,
+    /// Where it stands in the log.
+    pub seq: u64,
 }
 
 /// A call of a completed step.
@@ -75,6 +134,10 @@ pub struct PastCall {
     pub run: u32,
     /// The call.
     pub call: CallId,
+    /// The tool, if it exists.
+    pub tool_id: Option<ToolId>,
+    /// Why it was rejected or escalated.
+    pub reason: Option<RejectReason>,
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// Its canonical key; absent if the arguments are unreadable.
@@ -85,6 +148,8 @@ pub struct PastCall {
     pub end: CallEnd,
     /// It was answered with an earlier outcome.
     pub replayed: bool,
+    /// Another call took its place.
+    pub replaced: bool,
     /// What came back, as the model was shown it.
     pub result: String,
     /// When it was decided.
@@ -104,6 +169,10 @@ pub struct Opened {
     pub ceiling: Option<BTreeSet<ProfileName>>,
     /// Narrower bounds.
     pub limits: Narrowed,
+    /// More control than the profile's, if the session wants it.
+    pub control: Option<ControlMode>,
+    /// Nothing is executed, whatever the profile says.
+    pub dry_run: bool,
     /// Its own output schema.
     pub output_schema: Option<Json>,
     /// The first message.
@@ -144,162 +213,6 @@ pub struct EndedCall {
     pub reported: bool,
 }
 
-/// A run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// Its number, from 1.
-    pub no: u32,
-    /// The bounds.
-    pub limits: Limits,
-    /// When it must be over.
-    pub deadline_at: Timestamp,
-    /// What it is doing.
-    pub phase: Phase,
-    /// Steps completed.
-    pub steps: u32,
-    /// Model calls counted, lost ones included.
-    pub model_calls: u32,
-    /// Tool calls allowed or waiting for approval, not yet refused.
-    pub tool_calls: u32,
-    /// Steps in a row in which nothing was allowed.
-    pub rejections: u32,
-    /// Unreadable answers in a row.
-    pub parse_failures: u32,
-    /// How often each canonical call was proposed.
-    pub repeats: BTreeMap<Sha256Digest, u32>,
-    /// Successes per tag.
-    pub evidence: BTreeMap<Tag, u32>,
-    /// Refused reports recorded.
-    pub refused_reports: u32,
-    /// The final output, once the run is done.
-    pub output: Option<Json>,
-    /// What ended the run, in a sentence.
-    pub detail: Option<String>,
-}
-
-/// What a run is doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Waiting for model answers.
-    Asking(Round),
-    /// Executing the calls of a step.
-    Acting(Step),
-    /// Over.
-    Ended(Ending),
-}
-
-/// A round of ballots.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Round {
-    /// The step.
-    pub step: u32,
-    /// 1, and one more for each retry without consensus.
-    pub round: u32,
-    /// 1, and one more after each take-over.
-    pub attempt: u32,
-    /// Answers so far, by number.
-    pub ballots: BTreeMap<u32, Ballot>,
-}
-
-/// A step whose calls have been decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
-    /// Its number, from 1.
-    pub no: u32,
-    /// How many calls the model asked for; edited ones come on top.
-    pub proposed: u32,
-    /// Its calls in order.
-    pub calls: Vec<Call>,
-    /// Whether anything was allowed, escalated or answered from the record.
-    pub any_accepted: bool,
-    /// Whether arguments of some call could not be read.
-    pub any_malformed: bool,
-}
-
-/// A call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
-    /// Its id.
-    pub id: CallId,
-    /// Its place in the step, from 0.
-    pub index: u32,
-    /// The tool, if it exists.
-    pub tool: Option<ToolId>,
-    /// The name as the model wrote it.
-    pub tool_text: String,
-    /// The arguments in full, until the call has ended; then gone if redacted.
-    pub args: Option<Json>,
-    /// The arguments as the log shows them, redacted where the tool says so.
-    pub shown_args: Option<Json>,
-    /// Hash of the full arguments.
-    pub args_hash: Option<Sha256Digest>,
-    /// Why the call was rejected or escalated.
-    pub reason: Option<RejectReason>,
-    /// Who executes.
-    pub venue: Option<Venue>,
-    /// What may happen after an unknown outcome.
-    pub class: Option<ToolClass>,
-    /// Evidence that a success counts for.
-    pub tags: BTreeSet<Tag>,
-    /// The caller's idempotency key.
-    pub idempotency_key: Option<String>,
-    /// When it was decided.
-    pub decided_at: Timestamp,
-    /// What the model is told although the call was allowed: it begins to go round in circles.
-    pub warning: Option<String>,
-    /// The call it was edited from.
-    pub edited_from: Option<CallId>,
-    /// The approval it waits or waited for.
-    pub approval: Option<ApprovalId>,
-    /// Where it stands.
-    pub state: CallState,
-}
-
-/// Where a call stands. Dispatch, execution and success are different things.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallState {
-    /// Its decision waits for an answer from outside (ruling 3). Approval is the only such answer so far.
-    Waiting(ApprovalOpened),
-    /// Allowed; its turn has not come, or no client is there.
-    Queued,
-    /// Sent, or about to be.
-    Dispatched(DispatchedCall),
-    /// Over.
-    Ended(EndedState),
-}
-
-/// A dispatched call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DispatchedCall {
-    /// The attempt.
-    pub attempt: u32,
-    /// The sequence number of the dispatch; reports repeat it.
-    pub fence: u64,
-    /// When the outcome is overdue.
-    pub deadline_at: Timestamp,
-    /// The client instance it is for.
-    pub instance: Option<ClientInstance>,
-    /// A client said that it has started.
-    pub acknowledged: bool,
-}
-
-/// An ended call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedState {
-    /// How.
-    pub end: CallEnd,
-    /// What the model is told besides the output.
-    pub reason: Option<String>,
-    /// What came back, as the model is shown it.
-    pub shown: String,
-    /// The edited call that takes its place.
-    pub replaced_by: Option<CallId>,
-    /// It is answered with the outcome of an earlier equal call.
-    pub replayed: bool,
-}
-
 impl Session {
     /// A session before its first event.
     #[must_use]
@@ -323,6 +236,12 @@ impl Session {
             recent_inputs: VecDeque::new(),
             recent_calls: VecDeque::new(),
             history: Vec::new(),
+            speakers: BTreeSet::new(),
+            spent: Spent::default(),
+            raised: BTreeMap::new(),
+            grants: Vec::new(),
+            answers: VecDeque::new(),
+            unsettled: Vec::new(),
             closed: false,
         }
     }
@@ -331,6 +250,15 @@ impl Session {
     #[must_use]
     pub fn active_run(&self) -> Option<&Run> {
         self.run.as_ref().filter(|run| !matches!(run.phase, Phase::Ended(_)))
+    }
+
+    /// The bound at which the run stands, if it waits for a human to raise it.
+    #[must_use]
+    pub fn pause(&self) -> Option<&Pause> {
+        match self.active_run().map(|run| &run.phase) {
+            Some(Phase::Asking(round)) => round.paused.as_deref(),
+            Some(Phase::Acting(_) | Phase::Ended(_)) | None => None,
+        }
     }
 
     /// The calls of the current step.
@@ -358,13 +286,19 @@ impl Session {
             return Status::Running;
         }
         let Some(run) = self.active_run() else { return Status::Idle };
-        let Phase::Acting(step) = &run.phase else { return Status::Running };
+        let step = match &run.phase {
+            Phase::Asking(round) if round.paused.is_some() => return Status::WaitingApproval,
+            Phase::Acting(step) => step,
+            Phase::Asking(_) | Phase::Ended(_) => return Status::Running,
+        };
         let open = || step.calls.iter().filter(|call| !matches!(call.state, CallState::Ended(_)));
         let runs_here =
             open().any(|call| call.venue == Some(Venue::Server) && matches!(call.state, CallState::Dispatched(_)));
-        if runs_here {
+        let asks_here =
+            open().any(|call| matches!(call.state, CallState::Waiting(Awaited::Admission(_) | Awaited::Reservation)));
+        if runs_here || asks_here {
             Status::Running
-        } else if open().any(|call| matches!(call.state, CallState::Waiting(_))) {
+        } else if open().any(|call| matches!(call.state, CallState::Waiting(Awaited::Approval(_)))) {
             Status::WaitingApproval
         } else {
             Status::WaitingClient

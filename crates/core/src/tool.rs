@@ -102,6 +102,18 @@ pub enum Risk {
     High,
 }
 
+impl Risk {
+    /// The word used in bundles.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
 /// How the server runs a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

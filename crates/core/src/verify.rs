@@ -4,11 +4,14 @@
 use crate::apply::{fold, unsealed};
 use crate::bundle::Bundle;
 use crate::decide::{Decided, MAX_REFUSALS_RECORDED, decide};
-use crate::event::{ApprovalVerb, EndCause, Event, OutcomeRefused, RULES_VERSION, Recorded, SCHEMA_ENGINE};
+use crate::event::{
+    AdmissionAnswered, AdmissionVerb, ApprovalDecided, ApprovalVerb, EndCause, Event, OutcomeRefused, RULES_VERSION,
+    Recorded, SCHEMA_ENGINE,
+};
 use crate::id::SessionId;
 use crate::input::{
-    ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, Classified, ClientAttached, Input, Message, Open,
-    OutcomeReport, Stamped, Stop,
+    AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, Classified,
+    ClientAttached, GrantAsked, Input, Message, Open, OutcomeReport, ReservationAnswer, Stamped, Stop,
 };
 use crate::session::Session;
 use crate::time::Timestamp;
@@ -252,6 +255,7 @@ fn stripped(mut event: Event) -> Event {
         Event::BallotReceived(e) => e.sealed.clear(),
         Event::CallDecided(e) => e.sealed.clear(),
         Event::ApprovalDecided(e) => e.sealed.clear(),
+        Event::AdmissionAnswered(e) => e.sealed.clear(),
         Event::SessionOpened(_)
         | Event::OwnerChanged(_)
         | Event::ClassificationReceived(_)
@@ -262,6 +266,11 @@ fn stripped(mut event: Event) -> Event {
         | Event::CallDispatched(_)
         | Event::CallAcknowledged(_)
         | Event::CallEnded(_)
+        | Event::ApprovalReminded(_)
+        | Event::BudgetReserved(_)
+        | Event::ReservationAnswered(_)
+        | Event::BudgetSettled(_)
+        | Event::RunPaused(_)
         | Event::StepEnded(_)
         | Event::RunEnded(_)
         | Event::ClientAttached(_)
@@ -288,6 +297,8 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
             ceiling: e.ceiling.clone(),
             capabilities: e.capabilities.clone(),
             limits: e.limits,
+            control: e.control,
+            dry_run: e.dry_run,
             output_schema: e.content.output_schema.clone(),
             prompt: e.content.prompt.clone(),
             trace: e.trace.clone(),
@@ -322,7 +333,8 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
         }
         Event::ApprovalDecided(e) => {
             let decision = match e.decision {
-                ApprovalVerb::Approve => ApprovalDecision::Approve,
+                ApprovalVerb::Approve => ApprovalDecision::Approve { grant: grant_of(e, recorded.at) },
+                ApprovalVerb::Revoke => ApprovalDecision::Revoke,
                 ApprovalVerb::Deny => ApprovalDecision::Deny { message: e.content.message.clone() },
                 ApprovalVerb::Edit if e.content.redacted => {
                     ApprovalDecision::Edit { args: e.sealed.values().next()?.clone() }
@@ -333,6 +345,7 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
                 approval: e.approval.clone(),
                 by: e.by.clone(),
                 digest: e.digest,
+                bundle: None,
                 decision,
             })
         }
@@ -343,6 +356,18 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
         }),
         Event::CancelRequested(e) => Input::Cancel(Stop { by: e.by.clone(), reason: e.content.reason.clone() }),
         Event::CloseRequested(e) => Input::Close(Stop { by: e.by.clone(), reason: e.content.reason.clone() }),
+        Event::AdmissionAnswered(e) => Input::Admission(AdmissionAnswer {
+            call: e.call.clone(),
+            hook: e.hook.clone(),
+            attempt: e.attempt,
+            verdict: admission_verdict(e)?,
+        }),
+        Event::ReservationAnswered(e) => Input::Reservation(ReservationAnswer {
+            purpose: e.purpose.clone(),
+            answer: e.answer.clone(),
+            settled: e.settled.clone(),
+        }),
+        Event::BudgetSettled(e) => Input::Settled(e.settled.clone()),
         Event::Ticked(_) => Input::Tick,
         Event::Recovered(_) => Input::Recovered,
         Event::OwnerChanged(_)
@@ -351,9 +376,33 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
         | Event::ConsensusDecided(_)
         | Event::CallDecided(_)
         | Event::CallDispatched(_)
+        | Event::ApprovalReminded(_)
+        | Event::BudgetReserved(_)
+        | Event::RunPaused(_)
         | Event::StepEnded(_)
         | Event::RunEnded(_)
         | Event::SessionClosed(_)
         | Event::OutcomeRefused(_) => return None,
+    })
+}
+
+/// What the approver had asked to leave open. A grant is recorded with the last approval alone; what earlier approvers
+/// asked for had no effect.
+fn grant_of(e: &ApprovalDecided, at: Timestamp) -> Option<GrantAsked> {
+    let given = e.grant.as_ref()?;
+    let ttl_us = given.expires_at.as_micros().saturating_sub(at.as_micros());
+    Some(GrantAsked { open: given.open.clone(), ttl_ms: u64::try_from(ttl_us.div_euclid(1_000)).ok() })
+}
+
+fn admission_verdict(e: &AdmissionAnswered) -> Option<AdmissionVerdict> {
+    let reason = e.content.reason.clone();
+    Some(match e.verdict {
+        AdmissionVerb::Allow => AdmissionVerdict::Allow { reason },
+        AdmissionVerb::Deny => AdmissionVerdict::Deny { reason },
+        AdmissionVerb::Failed => AdmissionVerdict::Failed { detail: reason.unwrap_or_default() },
+        AdmissionVerb::Rewrite if e.content.redacted => {
+            AdmissionVerdict::Rewrite { reason, args: e.sealed.values().next()?.clone() }
+        }
+        AdmissionVerb::Rewrite => AdmissionVerdict::Rewrite { reason, args: e.content.args.clone()? },
     })
 }

@@ -8,7 +8,7 @@ use crate::exact::same;
 
 /// A remembered approval. It covers exactly what was approved: one tool as it was then, one bundle, one session, one
 /// value of every argument.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// The tool.

@@ -86,8 +86,6 @@ codes! {
     IdempotencyInProgress => "idempotency_in_progress", 409, "a request with this idempotency key is under way";
     /// The tenant has no bundle.
     NoBundle => "no_bundle", 409, "the tenant has no bundle yet";
-    /// The approval lapsed before it was decided.
-    ApprovalExpired => "approval_expired", 410, "the approval has expired";
     /// The content of the session was erased.
     Erased => "erased", 410, "the content was erased";
     /// The bundle changed since it was read.
@@ -143,14 +141,23 @@ const fn refusal_status(code: RefusalCode) -> u16 {
         | RefusalCode::ArgsHashMismatch
         | RefusalCode::ExecutorTaken
         | RefusalCode::ApprovalClosed
-        | RefusalCode::ApprovalDigestMismatch => 409,
+        | RefusalCode::ApprovalUsed
+        | RefusalCode::ApprovalRevoked
+        | RefusalCode::ApprovalNotRevocable
+        | RefusalCode::ApprovalDigestMismatch
+        | RefusalCode::ApprovalBundleMismatch
+        | RefusalCode::StaleAdmission
+        | RefusalCode::StaleReservation => 409,
         RefusalCode::UnknownCall | RefusalCode::UnknownApproval => 404,
-        RefusalCode::ProfileNotPermitted => 403,
+        RefusalCode::ApprovalExpired => 410,
+        RefusalCode::ProfileNotPermitted | RefusalCode::SelfApproval => 403,
         RefusalCode::UnknownProfile
         | RefusalCode::UnknownLabel
         | RefusalCode::ProfileRequired
         | RefusalCode::LimitNotNarrower
         | RefusalCode::OutputSchemaInvalid
+        | RefusalCode::ControlNotStricter
+        | RefusalCode::GrantInvalid
         | RefusalCode::EditInvalid => 422,
     }
 }

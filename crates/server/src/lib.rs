@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod error;
 pub mod failure;
+pub mod hooks;
 pub mod http;
 pub mod local;
 pub mod node;

@@ -23,6 +23,7 @@ use crate::channel::{Channel, ChannelSettings};
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::{Settings, StorageSettings};
 use crate::failure::Failure;
+use crate::hooks::HttpHooks;
 use crate::http::{ServeOptions, serve};
 use crate::local::{Local, LocalError};
 use crate::sessions::{Bundles, Deps, Sessions};
@@ -91,11 +92,14 @@ impl Node {
         let local = Local::open(&settings.storage.data_dir)?;
         let clock: SharedClock = Arc::new(SystemClock);
         let store = open_database(&settings.storage).await.map_err(StartError::Store)?;
+        store.check_master(&local.master).await.map_err(StartError::Store)?;
         let node = start_node(&*store, &local.node, settings, &clock).await.map_err(StartError::Store)?;
         let pepper = Pepper::new(&local.master.derive("api-key pepper"))?;
         let first_key = first_key(&*store, &pepper, &clock).await?;
         let stop = CancellationToken::new();
         let runner = HttpRunner::new(settings.address_policy(), Arc::new(EnvSecrets), Arc::clone(&clock))
+            .map_err(|error| StartError::Tools(error.to_string()))?;
+        let hooks = HttpHooks::new(settings.address_policy(), Arc::new(EnvSecrets))
             .map_err(|error| StartError::Tools(error.to_string()))?;
         let sessions = Sessions::new(Deps {
             store: Arc::clone(&store),
@@ -104,6 +108,7 @@ impl Node {
             master: local.master.clone(),
             models: Proposers::new()?,
             tools: Arc::new(Tools::new(runner)),
+            hooks: Arc::new(hooks),
             bundles: Bundles::default(),
             settings: settings.session_settings(),
             stopping: CancellationToken::new(),

@@ -11,6 +11,7 @@ use toolgate_core::event::Recorded;
 use toolgate_core::id::{Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, TenantId};
 use toolgate_core::input::{Input, Narrowed, Open, Stamped};
 use toolgate_core::json::Json;
+use toolgate_core::profile::ControlMode;
 use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
 use toolgate_core::{Decided, Reply, decide};
@@ -21,6 +22,7 @@ use crate::caller::Caller;
 use crate::failure::Failure;
 
 mod actor;
+mod admission;
 mod ask;
 mod attached;
 mod beside;
@@ -28,6 +30,7 @@ mod bundles;
 mod deps;
 mod effects;
 mod journal;
+mod ledger;
 mod load;
 mod mail;
 mod output;
@@ -74,6 +77,10 @@ pub struct OpenRequest {
     pub capabilities: BTreeSet<Capability>,
     /// Narrower bounds.
     pub limits: Narrowed,
+    /// More control than the profile's.
+    pub control: Option<ControlMode>,
+    /// Execute nothing.
+    pub dry_run: bool,
     /// The session's own output schema.
     pub output_schema: Option<Json>,
     /// The first message.
@@ -397,6 +404,8 @@ fn open_input(caller: &Caller, bundle: &Bundle, request: &OpenRequest) -> Input 
         ceiling: caller.ceiling.clone(),
         capabilities: request.capabilities.clone(),
         limits: request.limits,
+        control: request.control,
+        dry_run: request.dry_run,
         output_schema: request.output_schema.clone(),
         prompt: request.prompt.clone(),
         trace: request.trace.clone(),

@@ -15,6 +15,7 @@ pub mod approval;
 pub mod call;
 pub mod event;
 pub mod frame;
+pub mod hook;
 pub mod page;
 pub mod registry;
 pub mod session;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use toolgate_core::event::{ApprovalVerb, Event, Recorded};
+use toolgate_core::event::{AdmissionVerb, ApprovalVerb, Event, Recorded};
 use toolgate_core::id::{CallId, InputId, SessionId, Sha256Digest, TenantId};
 use toolgate_core::pipeline::Decision;
 use toolgate_core::time::Timestamp;
@@ -325,13 +325,19 @@ impl Codec {
     }
 }
 
-/// The row's marks: the core's, and the allow that an approval is.
+/// The row's marks: the core's, and whether it is the allow without which nothing is sent.
 fn marks(event: &Event) -> (Option<CallId>, Marks) {
     let of_core = event.marks();
-    let approved = matches!(event, Event::ApprovalDecided(e) if e.decision == ApprovalVerb::Approve);
+    // A call that hooks or people must let pass is allowed once the last of them has.
+    let passed = match event {
+        Event::ApprovalDecided(e) => e.decision == ApprovalVerb::Approve && e.missing == 0,
+        Event::AdmissionAnswered(e) => e.verdict == AdmissionVerb::Allow && e.next_by.is_none() && e.approval.is_none(),
+        Event::CallDecided(e) => e.decision == Decision::Allow && e.admission.is_none(),
+        _ => false,
+    };
     let marks = Marks {
         decision: of_core.decision.is_some(),
-        allow: of_core.decision == Some(Decision::Allow) || approved,
+        allow: passed,
         dispatch_attempt: of_core.dispatch,
         terminal: of_core.terminal,
     };

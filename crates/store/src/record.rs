@@ -125,6 +125,8 @@ pub enum ApprovalStatus {
     Expired,
     /// The run ended or the call was cancelled before an answer.
     Cancelled,
+    /// It was approved, and taken back before anything was sent.
+    Revoked,
 }
 
 impl ApprovalStatus {
@@ -138,13 +140,15 @@ impl ApprovalStatus {
             Self::Edited => "edited",
             Self::Expired => "expired",
             Self::Cancelled => "cancelled",
+            Self::Revoked => "revoked",
         }
     }
 
     /// Reads a stored word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        let all = [Self::Pending, Self::Approved, Self::Denied, Self::Edited, Self::Expired, Self::Cancelled];
+        let all =
+            [Self::Pending, Self::Approved, Self::Denied, Self::Edited, Self::Expired, Self::Cancelled, Self::Revoked];
         all.into_iter().find(|status| status.as_str() == word)
     }
 }

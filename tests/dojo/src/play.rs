@@ -101,7 +101,7 @@ fn user_call(stage: &mut Stage<'_>, call: &PlayedCall, output: &serde_json::Valu
     match ruling.decision {
         Decision::Allow => stage.run(&ruling, &call.args, output, call.error.as_deref())?,
         Decision::Escalate => {
-            stage.answer(&ruling, ApprovalDecision::Approve)?;
+            stage.answer(&ruling, ApprovalDecision::Approve { grant: None })?;
             stage.run(&ruling, &call.args, output, call.error.as_deref())?;
         }
         Decision::Reject => {}

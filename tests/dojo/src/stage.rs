@@ -59,6 +59,8 @@ impl<'a> Stage<'a> {
             ceiling: None,
             capabilities: std::collections::BTreeSet::new(),
             limits: Narrowed::default(),
+            control: None,
+            dry_run: false,
             output_schema: None,
             prompt: prompt.to_owned(),
             trace: None,
@@ -91,6 +93,7 @@ impl<'a> Stage<'a> {
             approval: opened.id.clone(),
             by: ActorId::new("approver")?,
             digest: opened.digest,
+            bundle: None,
             decision,
         };
         self.send(Input::Approval(answer)).map(|_| ())
@@ -103,9 +106,7 @@ impl<'a> Stage<'a> {
             .into_iter()
             .find_map(|effect| match effect {
                 Effect::RunTool(order) if order.call == ruling.call => Some(order),
-                Effect::RunTool(_) | Effect::Classify { .. } | Effect::AskModel { .. } | Effect::OfferCall { .. } => {
-                    None
-                }
+                _ => None,
             })
             .ok_or_else(|| DojoError::Stuck("the call is not under way".to_owned()))?;
         if order.args != Json::from_value(args) {
@@ -131,7 +132,7 @@ impl<'a> Stage<'a> {
             .into_iter()
             .find_map(|effect| match effect {
                 Effect::AskModel { seat, .. } => Some(seat),
-                Effect::RunTool(_) | Effect::Classify { .. } | Effect::OfferCall { .. } => None,
+                _ => None,
             })
             .ok_or_else(|| {
                 DojoError::Stuck(format!(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::budget::call_settlement;
 use super::step::{complete_step, open_step};
 use crate::event::{CallAcknowledged, CallDecided, CallDispatched, CallEnd, CallEnded, Dispatch, EndCause};
 use crate::id::CallId;
@@ -10,7 +11,8 @@ use crate::output::{NotExecuted, OutcomeStatus};
 use crate::pipeline::{Decision, repeat_key};
 use crate::reason::RejectReason;
 use crate::session::{
-    Call, CallState, DispatchedCall, EndedCall, EndedState, KeyedSuccess, Phase, REMEMBERED_CALLS, Session,
+    Awaited, AwaitedAdmission, AwaitedApproval, Call, CallState, DispatchedCall, EndedCall, EndedState, KeyedSuccess,
+    Phase, REMEMBERED_CALLS, Session,
 };
 
 pub(super) fn call_decided(session: &mut Session, e: &CallDecided) {
@@ -21,6 +23,9 @@ pub(super) fn call_decided(session: &mut Session, e: &CallDecided) {
     let Some(run) = session.run.as_mut() else { return };
     let Phase::Acting(step) = &mut run.phase else { return };
     let over = e.decision == Decision::Reject;
+    if !over {
+        session.spent.tool_calls += 1;
+    }
     let args = e.sealed.get(&e.call).cloned().or_else(|| e.content.args.clone()).filter(|_| !over);
     if let Some(hash) = e.content.args_hash {
         *run.repeats.entry(repeat_key(&e.content.tool, hash)).or_insert(0) += 1;
@@ -32,11 +37,24 @@ pub(super) fn call_decided(session: &mut Session, e: &CallDecided) {
     step.any_accepted |= e.decision != Decision::Reject || e.replay_of.is_some();
     step.any_malformed |= malformed;
     let replay = replayed.is_some();
-    let state = match (e.decision, &e.approval, &e.dispatch) {
-        (Decision::Escalate, Some(approval), _) => CallState::Waiting(approval.clone()),
-        (Decision::Allow, _, Some(dispatch)) => dispatched(dispatch, seq),
-        (Decision::Allow | Decision::Escalate, _, _) => CallState::Queued,
-        (Decision::Reject, _, _) => CallState::Ended(EndedState {
+    let state = match (e.decision, &e.admission, &e.approval, &e.dispatch) {
+        (Decision::Allow | Decision::Escalate, Some(admission), _, _) => {
+            CallState::Waiting(Awaited::Admission(AwaitedAdmission {
+                hooks: admission.hooks.clone(),
+                attempt: 1,
+                answer_by: admission.answer_by,
+                digest: admission.digest,
+            }))
+        }
+        (Decision::Allow | Decision::Escalate, None, Some(approval), _) => {
+            CallState::Waiting(Awaited::Approval(AwaitedApproval::new(approval.clone())))
+        }
+        (Decision::Allow, None, None, Some(dispatch)) => dispatched(dispatch, seq),
+        (Decision::Allow | Decision::Escalate, None, None, _) if !e.content.charges.is_empty() => {
+            CallState::Waiting(Awaited::Reservation)
+        }
+        (Decision::Allow | Decision::Escalate, None, None, _) => CallState::Queued,
+        (Decision::Reject, _, _, _) => CallState::Ended(EndedState {
             end: CallEnd::NotExecuted(NotExecuted::Rejected),
             reason: Some(with_code(e.reason, e.content.detail.as_deref())),
             shown: replayed.and_then(|outcome| outcome.output).map(|output| output.shown()).unwrap_or_default(),
@@ -60,7 +78,11 @@ pub(super) fn call_decided(session: &mut Session, e: &CallDecided) {
         decided_at: e.decided_at,
         warning: e.content.detail.clone().filter(|_| e.decision == Decision::Allow),
         edited_from: e.edited_from.clone(),
+        edited_by: e.edited_by.clone(),
+        rewritten_by: e.rewritten_by.clone(),
         approval: e.approval.as_ref().map(|approval| approval.id.clone()),
+        escalated: e.decision == Decision::Escalate,
+        charges: e.content.charges.clone(),
         state,
     });
     if over {
@@ -114,7 +136,9 @@ pub(super) fn call_ended(session: &mut Session, e: &CallEnded) {
         replayed: e.cause == EndCause::Replayed && e.content.outcome.is_some(),
     };
     let Some(call) = call_mut(session, &e.call) else { return };
+    let settlement = call_settlement(call, e);
     call.state = CallState::Ended(ended);
+    call.reason = e.reason.or(call.reason);
     let approval = call.approval.clone();
     let success = e.end == CallEnd::Outcome(OutcomeStatus::Ok);
     let (tags, tool, key, hash) = (call.tags.clone(), call.tool.clone(), call.idempotency_key.clone(), call.args_hash);
@@ -132,13 +156,19 @@ pub(super) fn call_ended(session: &mut Session, e: &CallEnded) {
             reported: matches!(e.cause, EndCause::Reported(_)),
         },
     );
+    session.unsettled.extend(settlement);
+    // A call that a dry run let pass counts as if it had been sent.
+    let uncounted = matches!(e.end, CallEnd::NotExecuted(why) if why != NotExecuted::DryRun);
+    if uncounted {
+        session.spent.tool_calls = session.spent.tool_calls.saturating_sub(1);
+    }
     if let Some(run) = session.run.as_mut() {
         if success {
             for tag in tags {
                 *run.evidence.entry(tag).or_insert(0) += 1;
             }
         }
-        if matches!(e.end, CallEnd::NotExecuted(_)) {
+        if uncounted {
             run.tool_calls = run.tool_calls.saturating_sub(1);
         }
     }

@@ -1,7 +1,6 @@
 //! How a step of calls opens and completes: structure only, so that every path through it gives the model exactly one
 //! result per call.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ballot_text, call_views, only_ballot};
@@ -28,6 +27,7 @@ pub(super) fn open_step(session: &mut Session) {
     let step = Step {
         no: round.step,
         proposed: u32::try_from(calls.len()).unwrap_or(u32::MAX),
+        agreed: round.agreed,
         calls: Vec::new(),
         any_accepted: false,
         any_malformed: false,
@@ -56,7 +56,7 @@ pub(super) fn complete_step(session: &mut Session) {
     run.steps += 1;
     run.rejections = if step.any_accepted { 0 } else { run.rejections + 1 };
     run.parse_failures = if step.any_malformed { run.parse_failures + 1 } else { 0 };
-    run.phase = Phase::Asking(Round { step: step.no + 1, round: 1, attempt: 1, ballots: BTreeMap::new() });
+    run.phase = Phase::Asking(Round::new(step.no + 1, 1));
     session.transcript.extend(results.into_iter().map(Arc::new));
     session.history.extend(past);
 }
@@ -67,11 +67,14 @@ fn past_call(run: u32, call: &Call) -> Option<PastCall> {
     Some(PastCall {
         run,
         call: call.id.clone(),
+        tool_id: call.tool.clone(),
+        reason: call.reason,
         tool: call.tool_text.clone(),
         key: call.args_hash.map(|hash| repeat_key(&call.tool_text, hash)),
         args: call.shown_args.as_ref().map(Json::value),
         end: ended.end,
         replayed: ended.replayed,
+        replaced: ended.replaced_by.is_some(),
         result: ended.shown.clone(),
         decided_at: call.decided_at,
     })
@@ -109,7 +112,10 @@ fn result(step: &Step, original: &Call) -> Entry {
 
 fn edit_note(edited: &Call) -> String {
     let id: &CallId = &edited.id;
-    format!("an approver changed the arguments; it was judged again as `{id}`")
+    match &edited.rewritten_by {
+        Some(hook) => format!("the admission hook `{hook}` changed the arguments; it was judged again as `{id}`"),
+        None => format!("an approver changed the arguments; it was judged again as `{id}`"),
+    }
 }
 
 /// A replayed call shows the recorded success, though nothing ran.

@@ -10,6 +10,8 @@ use crate::json::Json;
 use crate::profile::{Harness, Profile, ProfileForm};
 use crate::tool::SECRET_PREFIX;
 
+mod budget;
+mod hook;
 mod policy;
 mod profile;
 mod tool;
@@ -48,7 +50,13 @@ pub(super) fn compile(form: BundleForm, source: Json) -> Result<Bundle, Vec<Bund
         classification: form.classification,
         policy: None,
         identity_keys: keys,
+        admission: form.admission,
+        observers: form.observers,
+        tenant_budget: form.tenant_budget,
+        tenant_limits: form.tenant_limits,
     };
+    // Mutating hooks come first; within a kind the order of the bundle stays.
+    bundle.admission.sort_by_key(|hook| hook.kind);
     for (id, def) in form.tools {
         check.tool(&mut bundle, id, def);
     }
@@ -73,6 +81,8 @@ pub(super) fn compile(form: BundleForm, source: Json) -> Result<Bundle, Vec<Bund
         check.fault("/profiles", "profile_exists", "a bundle needs at least one profile");
     }
     check.classification(&bundle);
+    check.hooks(&bundle);
+    check.tenant(&bundle);
     if let Some(policies) = form.policies.filter(|_| check.faults.is_empty()) {
         match policy::compile(&policies, &bundle) {
             Ok(policy) => bundle.policy = Some(policy),

@@ -62,6 +62,8 @@ fn decide_example(bundle: &Bundle, profile: &Profile, example: &Example) -> Stri
         max_parse_failures: 1,
         repeat_limit: 1,
         ballots: 1,
+        max_tokens: None,
+        max_cost_microusd: None,
     };
     let capabilities: BTreeSet<_> = bundle.tools().filter_map(|tool| tool.def.capability.clone()).collect();
     let args = Json::from_value(&example.propose.args);
@@ -84,6 +86,7 @@ fn decide_example(bundle: &Bundle, profile: &Profile, example: &Example) -> Stri
             idempotency: &idempotency,
             session: None,
             at: crate::time::Timestamp(0),
+            control: profile.control,
             escalate: None,
             approved_by_edit: false,
         },

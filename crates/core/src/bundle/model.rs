@@ -28,6 +28,12 @@ pub struct ModelDef {
     /// Upper bound of the answer in tokens.
     #[serde(default)]
     pub max_output_tokens: Option<u32>,
+    /// The most tokens that the model reads at once; absent means unknown. Bounds what is reserved for a call.
+    #[serde(default)]
+    pub max_input_tokens: Option<u32>,
+    /// What it costs; absent means nothing, as for a model of one's own.
+    #[serde(default)]
+    pub prices: Option<Prices>,
     /// The field that carries `max_output_tokens`.
     #[serde(default)]
     pub max_tokens_field: MaxTokensField,
@@ -69,6 +75,21 @@ const fn default_retries() -> u32 {
 }
 const fn default_concurrency() -> u32 {
     64
+}
+
+/// What a model costs, in millionths of a dollar; parts of one are rounded up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Per million tokens of the prompt.
+    #[serde(default)]
+    pub input_microusd_per_million: u64,
+    /// Per million tokens of the answer.
+    #[serde(default)]
+    pub output_microusd_per_million: u64,
+    /// Per call.
+    #[serde(default)]
+    pub call_microusd: u64,
 }
 
 /// The adapters.

@@ -1,7 +1,7 @@
 //! How a run moves on: the next calls are sent, or the bounds are checked before the model is asked again.
 
 use super::{Close, Draft};
-use crate::event::{CallEnd, Dispatch, EndCause};
+use crate::event::{Bound, CallEnd, Dispatch, EndCause};
 use crate::output::NotExecuted;
 use crate::reason::{Ending, RejectReason};
 use crate::session::{Call, CallState, Phase, Step};
@@ -21,7 +21,7 @@ impl Draft<'_> {
     /// Sends what may be sent, answers what an equal call has answered, and checks the bounds between steps.
     pub(super) fn advance(&mut self) {
         loop {
-            if self.ended_by_deadline() {
+            if self.ended_by_deadline() || self.ended_by_rule() {
                 return;
             }
             let Some(run) = self.session.active_run() else { return };
@@ -30,6 +30,10 @@ impl Draft<'_> {
             let running = step.calls.iter().filter(|call| matches!(call.state, CallState::Dispatched(_))).count();
             match self.next_move(step, limit.saturating_sub(running)) {
                 Some(Move::Send(call, dispatch)) => self.dispatch(&call.id, dispatch),
+                Some(Move::DryRun(call)) => {
+                    let detail = "dry run: it was allowed, and is not executed";
+                    self.end_call(&call.id, Close::not_executed(NotExecuted::DryRun, EndCause::DryRun, detail));
+                }
                 Some(Move::Replay(call)) => {
                     if let Some((reason, detail)) = self.replay(&call).filter(|(reason, _)| self.ends_run(*reason)) {
                         return self.end_run(reason.into(), None, Some(detail));
@@ -46,6 +50,9 @@ impl Draft<'_> {
             if self.recorded_success(call) {
                 return Some(Move::Replay(Box::new(call.clone())));
             }
+            if self.is_dry_run() {
+                return Some(Move::DryRun(Box::new(call.clone())));
+            }
             if slots == 0 {
                 return None;
             }
@@ -56,6 +63,12 @@ impl Draft<'_> {
             }
         }
         None
+    }
+
+    /// Whether nothing is executed: the profile or the session says so.
+    fn is_dry_run(&self) -> bool {
+        self.profile().is_some_and(|profile| profile.dry_run)
+            || self.session.opened.as_ref().is_some_and(|opened| opened.dry_run)
     }
 
     fn turn(&self, calls: &[Call], call: &Call) -> Turn {
@@ -110,6 +123,7 @@ impl Draft<'_> {
                 cause: EndCause::Replayed,
                 outcome: same.then_some(earlier.outcome),
                 detail: Some(detail.clone()),
+                reason: Some(reason),
                 replaced_by: None,
             },
         );
@@ -129,7 +143,7 @@ impl Draft<'_> {
     pub(super) fn check_bounds(&mut self) {
         let Some(run) = self.session.active_run() else { return };
         let Phase::Asking(round) = &run.phase else { return };
-        if !round.ballots.is_empty() {
+        if !round.ballots.is_empty() || round.paused.is_some() {
             return;
         }
         let limits = &run.limits;
@@ -139,18 +153,36 @@ impl Draft<'_> {
             Ending::MaxParseFailuresExceeded
         } else if run.rejections >= limits.max_consecutive_rejections {
             Ending::MaxConsecutiveRejectionsExceeded
-        } else if run.steps >= limits.max_steps {
-            Ending::MaxStepsExceeded
-        } else if run.model_calls.saturating_add(limits.ballots) > limits.max_model_calls {
-            Ending::MaxModelCallsExceeded
         } else {
+            if !self.ended_by_rule() {
+                self.check_counts();
+            }
             return;
         };
         self.end_run(ending, None, None);
+    }
+
+    /// The bounds that a human may raise; within them, what the round may cost is set aside.
+    pub(super) fn check_counts(&mut self) {
+        let Some(run) = self.session.active_run() else { return };
+        let Phase::Asking(round) = &run.phase else { return };
+        let limits = &run.limits;
+        let (steps, max_steps, calls, max_calls) =
+            (run.steps, limits.max_steps, run.model_calls, limits.max_model_calls);
+        let answered = u32::try_from(round.ballots.len()).unwrap_or(u32::MAX);
+        let missing = limits.ballots.saturating_sub(answered);
+        if steps >= max_steps {
+            self.at_count(Bound::MaxSteps, steps, max_steps, 1);
+        } else if calls.saturating_add(missing) > max_calls {
+            self.at_count(Bound::MaxModelCalls, calls, max_calls, missing);
+        } else {
+            self.reserve_round();
+        }
     }
 }
 
 enum Move {
     Send(Box<Call>, Dispatch),
+    DryRun(Box<Call>),
     Replay(Box<Call>),
 }

@@ -4,16 +4,22 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
+use super::calls::Origin;
 use super::{Close, Draft, Reply, redact};
-use crate::event::{ApprovalContent, ApprovalDecided, ApprovalOpened, ApprovalVerb, EndCause, Event};
+use crate::event::{ApprovalContent, ApprovalDecided, ApprovalVerb, CallEnd, EndCause, Event, GrantGiven};
 use crate::id::{CallId, SessionId, Sha256Digest, ToolId};
-use crate::input::{ApprovalAnswer, ApprovalDecision};
+use crate::input::{ApprovalAnswer, ApprovalDecision, GrantAsked};
 use crate::json::Json;
 use crate::output::NotExecuted;
-use crate::proposal::{ProposedArgs, ProposedCall};
 use crate::reason::{Refusal, RefusalCode, RejectReason};
-use crate::session::{Call, CallState};
+use crate::session::{Awaited, AwaitedApproval, Call, CallState, Pause};
 use crate::tool::Venue;
+
+mod pause;
+mod revoke;
+
+/// How long a grant holds where nobody says: a day, in milliseconds.
+const GRANT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Digest of what exactly is approved: tool, canonical arguments, venue, session, bundle.
 #[must_use]
@@ -45,76 +51,185 @@ pub fn approval_digest(
 }
 
 pub(super) fn answer(draft: &mut Draft<'_>, answer: &ApprovalAnswer) -> Result<Reply, Refusal> {
-    let (call, approval) = waiting(draft, answer)?;
-    if draft.at >= approval.expires_at {
-        return Err(Refusal::new(RefusalCode::ApprovalClosed, "the approval has expired"));
+    if answer.bundle.is_some_and(|named| draft.bundle.digest() != named) {
+        let detail = format!("the session is pinned to the bundle {}", draft.bundle.digest());
+        return Err(Refusal::new(RefusalCode::ApprovalBundleMismatch, detail));
     }
-    if approval.digest != answer.digest {
+    if answer.decision == ApprovalDecision::Revoke {
+        return revoke::revoke(draft, answer);
+    }
+    let subject = match waiting(draft, answer) {
+        Ok(subject) => subject,
+        Err(refusal) => return already(draft, answer).ok_or(refusal),
+    };
+    let opened = &subject.awaited().opened;
+    if draft.at >= opened.expires_at {
+        return Err(Refusal::new(RefusalCode::ApprovalExpired, "the approval has lapsed; nobody answered in time"));
+    }
+    if opened.digest != answer.digest {
         let detail = "what waits is not what was shown; look again and decide with the current digest";
         return Err(Refusal::new(RefusalCode::ApprovalDigestMismatch, detail));
     }
-    match &answer.decision {
-        ApprovalDecision::Approve => {
-            record(draft, answer, &call, ApprovalVerb::Approve, None, None);
-            draft.advance();
+    if !matches!(answer.decision, ApprovalDecision::Deny { .. }) {
+        permitted(draft, answer)?;
+        if subject.awaited().approved_by.contains(&answer.by) {
+            return already(draft, answer).ok_or_else(|| {
+                Refusal::new(RefusalCode::ApprovalUsed, "this person has approved it already; others must as well")
+            });
         }
-        ApprovalDecision::Deny { message } => {
-            record(draft, answer, &call, ApprovalVerb::Deny, message.clone(), None);
-            let detail = match message {
-                Some(message) => format!("approval_denied: {message}"),
-                None => "approval_denied: an approver said no".to_owned(),
-            };
-            draft.end_call(&call.id, Close::not_executed(NotExecuted::Denied, EndCause::Approver, &detail));
-            draft.go_on_after(RejectReason::ApprovalDenied, detail);
-        }
-        ApprovalDecision::Edit { args } => edit(draft, answer, &call, args)?,
+    }
+    match subject {
+        Subject::Call(call, awaited) => answer_call(draft, answer, &call, &awaited)?,
+        Subject::Pause(pause) => pause::answer(draft, answer, &pause)?,
     }
     Ok(Reply::Accepted)
 }
 
-/// The call that waits for this approval.
-fn waiting(draft: &Draft<'_>, answer: &ApprovalAnswer) -> Result<(Call, ApprovalOpened), Refusal> {
-    let found = draft.session.calls().iter().find_map(|call| match &call.state {
-        CallState::Waiting(approval) if approval.id == answer.approval => Some((call.clone(), approval.clone())),
-        CallState::Waiting(_) | CallState::Queued | CallState::Dispatched(_) | CallState::Ended(_) => None,
-    });
-    found.ok_or_else(|| {
-        let of_open = draft.session.calls().iter().map(|call| &call.approval);
-        let of_ended = draft.session.recent_calls.iter().map(|ended| &ended.approval);
-        if of_open.chain(of_ended).flatten().any(|id| *id == answer.approval) {
-            Refusal::new(RefusalCode::ApprovalClosed, "the approval is decided or over")
-        } else {
-            Refusal::new(RefusalCode::UnknownApproval, "the session has no such approval")
-        }
-    })
-}
-
-fn record(
+fn answer_call(
     draft: &mut Draft<'_>,
     answer: &ApprovalAnswer,
     call: &Call,
-    verb: ApprovalVerb,
-    message: Option<String>,
-    args: Option<(&Json, CallId)>,
-) {
-    let mut sealed = BTreeMap::new();
-    let shown = args.map(|(full, new_id)| match redact::cut(full, redact::pointers(draft.bundle, &call.tool_text)) {
-        None => (full.clone(), false),
-        Some(shown) => {
-            sealed.insert(new_id, full.clone());
-            (shown, true)
+    awaited: &AwaitedApproval,
+) -> Result<(), Refusal> {
+    match &answer.decision {
+        ApprovalDecision::Approve { grant } => {
+            let given = grant.as_ref().map(|asked| granted(draft, call, asked)).transpose()?;
+            let mut event = record(answer, &call.id, ApprovalVerb::Approve);
+            event.missing = missing(awaited);
+            event.grant = given.filter(|_| event.missing == 0);
+            draft.push(Event::ApprovalDecided(Box::new(event)));
+            draft.advance();
         }
+        ApprovalDecision::Deny { message } => {
+            let mut event = record(answer, &call.id, ApprovalVerb::Deny);
+            event.content.message.clone_from(message);
+            draft.push(Event::ApprovalDecided(Box::new(event)));
+            let detail = match message {
+                Some(message) => format!("approval_denied: {message}"),
+                None => "approval_denied: an approver said no".to_owned(),
+            };
+            let reason = RejectReason::ApprovalDenied;
+            draft.end_call(&call.id, Close::refused(NotExecuted::Denied, EndCause::Approver, reason, &detail));
+            draft.go_on_after(reason, detail);
+        }
+        ApprovalDecision::Edit { args } => edit(draft, answer, call, args)?,
+        ApprovalDecision::Revoke => {}
+    }
+    Ok(())
+}
+
+/// Approvals that are still missing once this one is there.
+fn missing(awaited: &AwaitedApproval) -> u32 {
+    let have = u32::try_from(awaited.approved_by.len()).unwrap_or(u32::MAX).saturating_add(1);
+    awaited.opened.approvers.saturating_sub(have)
+}
+
+/// Whoever asked for the work may not approve it, unless the profile says so: four eyes.
+fn permitted(draft: &Draft<'_>, answer: &ApprovalAnswer) -> Result<(), Refusal> {
+    let allowed = draft.profile().is_some_and(|profile| profile.approval.self_approval);
+    if allowed || !draft.session.speakers.contains(&answer.by) {
+        return Ok(());
+    }
+    let detail = "whoever started the session or spoke in it may not approve its calls; they may deny them";
+    Err(Refusal::new(RefusalCode::SelfApproval, detail))
+}
+
+/// Checks what an approver leaves open for further calls.
+fn granted(draft: &Draft<'_>, call: &Call, asked: &GrantAsked) -> Result<GrantGiven, Refusal> {
+    let refuse = |detail: String| Err(Refusal::new(RefusalCode::GrantInvalid, detail));
+    if !redact::pointers(draft.bundle, &call.tool_text).is_empty() {
+        return refuse("the tool redacts arguments, so that each of its calls needs an approval of its own".to_owned());
+    }
+    let ttl_ms = asked.ttl_ms.unwrap_or(GRANT_MS);
+    if !(1_000..=2_592_000_000).contains(&ttl_ms) {
+        return refuse(format!("`ttl_ms` is {ttl_ms}; 1,000 to 2,592,000,000"));
+    }
+    let args = call.args.as_ref().map(Json::value).unwrap_or_default();
+    if let Some(name) = asked.open.iter().find(|name| args.get(name.as_str()).is_none()) {
+        return refuse(format!("the call has no argument `{name}` that could be left open"));
+    }
+    Ok(GrantGiven { open: asked.open.clone(), expires_at: draft.at.plus_ms(ttl_ms) })
+}
+
+/// What an answer is about.
+enum Subject {
+    Call(Box<Call>, AwaitedApproval),
+    Pause(Box<Pause>),
+}
+
+impl Subject {
+    const fn awaited(&self) -> &AwaitedApproval {
+        match self {
+            Self::Call(_, awaited) => awaited,
+            Self::Pause(pause) => &pause.approval,
+        }
+    }
+}
+
+/// The call or pause that waits for this approval.
+fn waiting(draft: &Draft<'_>, answer: &ApprovalAnswer) -> Result<Subject, Refusal> {
+    let paused = draft.session.pause().filter(|pause| pause.approval.opened.id == answer.approval);
+    if let Some(pause) = paused {
+        return Ok(Subject::Pause(Box::new(pause.clone())));
+    }
+    let found = draft.session.calls().iter().find_map(|call| match &call.state {
+        CallState::Waiting(Awaited::Approval(awaited)) if awaited.opened.id == answer.approval => {
+            Some(Subject::Call(Box::new(call.clone()), awaited.clone()))
+        }
+        CallState::Waiting(_) | CallState::Queued | CallState::Dispatched(_) | CallState::Ended(_) => None,
     });
-    let (args, redacted) = shown.map_or((None, false), |(args, redacted)| (Some(args), redacted));
-    draft.push(Event::ApprovalDecided(ApprovalDecided {
+    found.ok_or_else(|| why_not(draft, answer))
+}
+
+/// Why an approval cannot be answered any more.
+fn why_not(draft: &Draft<'_>, answer: &ApprovalAnswer) -> Refusal {
+    let given = draft.session.answers.iter().rev().find(|given| given.approval == answer.approval);
+    if let Some(given) = given.filter(|given| given.verb == ApprovalVerb::Revoke) {
+        return Refusal::new(RefusalCode::ApprovalRevoked, format!("`{}` took the approval back", given.by));
+    }
+    if let Some(given) = given.filter(|given| given.settled) {
+        let detail = format!("`{}` has answered it already: {}; see seq {}", given.by, given.verb.code(), given.seq);
+        return Refusal::new(RefusalCode::ApprovalUsed, detail);
+    }
+    let of_open = draft.session.calls().iter().any(|call| call.approval.as_ref() == Some(&answer.approval));
+    let ended = draft.session.recent_calls.iter().rev().find(|ended| ended.approval.as_ref() == Some(&answer.approval));
+    match ended.map(|ended| ended.end) {
+        Some(CallEnd::NotExecuted(NotExecuted::Expired)) => {
+            Refusal::new(RefusalCode::ApprovalExpired, "the approval has lapsed; nobody answered in time")
+        }
+        Some(_) => Refusal::new(RefusalCode::ApprovalClosed, "the call is over"),
+        None if of_open || given.is_some() => Refusal::new(RefusalCode::ApprovalClosed, "the approval is over"),
+        None => Refusal::new(RefusalCode::UnknownApproval, "the session has no such approval"),
+    }
+}
+
+/// The same answer to the same question was recorded before: that record stands, whoever asks again.
+fn already(draft: &Draft<'_>, answer: &ApprovalAnswer) -> Option<Reply> {
+    let verb = match answer.decision {
+        ApprovalDecision::Approve { .. } => ApprovalVerb::Approve,
+        ApprovalDecision::Deny { .. } => ApprovalVerb::Deny,
+        // Whether the arguments are the same is not kept.
+        ApprovalDecision::Edit { .. } | ApprovalDecision::Revoke => return None,
+    };
+    let given = draft.session.answers.iter().rev().find(|given| given.approval == answer.approval)?;
+    let same = given.verb == verb && given.digest == answer.digest && (given.settled || given.by == answer.by);
+    same.then_some(Reply::Already { seq: given.seq })
+}
+
+/// The record of an answer, as far as all answers have it.
+fn record(answer: &ApprovalAnswer, call: &CallId, verb: ApprovalVerb) -> ApprovalDecided {
+    ApprovalDecided {
         approval: answer.approval.clone(),
-        call: call.id.clone(),
+        call: call.clone(),
         by: answer.by.clone(),
         digest: answer.digest,
         decision: verb,
-        content: ApprovalContent { message, args, redacted },
-        sealed,
-    }));
+        missing: 0,
+        grant: None,
+        raises: Vec::new(),
+        content: ApprovalContent { message: None, args: None, redacted: false },
+        sealed: BTreeMap::new(),
+    }
 }
 
 /// An edit closes the original and judges a new linked call; its author's approval is the edit itself.
@@ -122,29 +237,23 @@ fn edit(draft: &mut Draft<'_>, answer: &ApprovalAnswer, call: &Call, args: &Json
     if !args.value().is_object() {
         return Err(Refusal::new(RefusalCode::EditInvalid, "the edited arguments must be a JSON object"));
     }
-    let Some((run, step)) = draft.step() else {
+    let Some(new_id) = draft.next_call() else {
         return Err(Refusal::new(RefusalCode::NoActiveRun, "no run is under way"));
     };
-    let index = u32::try_from(draft.session.calls().len()).unwrap_or(u32::MAX);
-    let new_id = CallId::at(draft.session.id, run, step, index);
-    record(draft, answer, call, ApprovalVerb::Edit, None, Some((args, new_id.clone())));
+    let mut event = record(answer, &call.id, ApprovalVerb::Edit);
+    match redact::cut(args, redact::pointers(draft.bundle, &call.tool_text)) {
+        None => event.content.args = Some(args.clone()),
+        Some(shown) => {
+            event.content.args = Some(shown);
+            event.content.redacted = true;
+            event.sealed.insert(new_id.clone(), args.clone());
+        }
+    }
+    draft.push(Event::ApprovalDecided(Box::new(event)));
     let mut close = Close::not_executed(NotExecuted::Denied, EndCause::Approver, "an approver changed the arguments");
     close.replaced_by = Some(new_id);
     draft.end_call(&call.id, close);
-    let proposed = ProposedCall {
-        tool: call.tool_text.clone(),
-        provider_id: None,
-        args: ProposedArgs::Readable(args.clone()),
-        raw_args: args.as_str().to_owned(),
-    };
-    let Some(decided) = draft.decided(index, &proposed, None, Some(&call.id)) else { return Ok(()) };
-    let fatal = decided.reason.filter(|_| decided.ends_run);
-    let detail = decided.content.detail.clone();
-    draft.push(Event::CallDecided(Box::new(decided)));
-    match fatal {
-        Some(reason) => draft.end_run(reason.into(), None, detail),
-        None => draft.advance(),
-    }
+    draft.judge_again(call, args, Origin::Edited { from: &call.id, by: &answer.by });
     Ok(())
 }
 

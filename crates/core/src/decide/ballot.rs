@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Draft, MAX_CALLS_PER_STEP, Reply, redact};
+use crate::apply::budget::is_asked;
 use crate::consensus::tally;
 use crate::event::{
     BallotContent, BallotReceived, ConsensusDecided, ConsensusResult, Deficit, Event, StepEnded, TextContent,
@@ -24,6 +25,9 @@ pub(super) fn ballot(draft: &mut Draft<'_>, cast: &BallotCast) -> Result<Reply, 
     let Phase::Asking(round) = &run.phase else { return Err(stale()) };
     let expected =
         Seat { run: run.no, step: round.step, round: round.round, attempt: round.attempt, ballot: cast.seat.ballot };
+    if !is_asked(round) {
+        return Err(stale());
+    }
     let known = (1..=run.limits.ballots).contains(&cast.seat.ballot) && !round.ballots.contains_key(&cast.seat.ballot);
     if cast.seat != expected || !known {
         return Err(stale());
@@ -60,6 +64,7 @@ fn received(draft: &Draft<'_>, cast: &BallotCast, of: u32) -> Event {
     let sealed: BTreeMap<CallId, Json> = cut_from.into_iter().map(|(index, full)| (id(index), full)).collect();
     let redacted = sealed.keys().cloned().collect();
     let (verdict, reason, calls) = describe_verdict(&kept.verdict);
+    let (cost_microusd, charged) = draft.charged(cast.seat.ballot, kept.usage);
     Event::BallotReceived(Box::new(BallotReceived {
         seat: cast.seat,
         of,
@@ -68,7 +73,8 @@ fn received(draft: &Draft<'_>, cast: &BallotCast, of: u32) -> Event {
         calls,
         usage: kept.usage,
         model: kept.model.clone(),
-        cost_microusd: None,
+        cost_microusd,
+        charged,
         content: BallotContent { ballot: kept, redacted },
         sealed,
     }))

@@ -2,14 +2,50 @@
 
 use std::collections::BTreeMap;
 
+use toolgate_policy::RuleId;
+
 use super::{Draft, approval_digest, redact};
 use crate::event::{ApprovalOpened, CallContent, CallDecided, Event};
-use crate::id::{ApprovalId, CallId};
-use crate::pipeline::{Decision, Situation, Verdict, judge};
-use crate::profile::ApprovalMode;
+use crate::id::{ActorId, ApprovalId, CallId, Sha256Digest};
+use crate::pipeline::{Decision, Situation, judge};
+use crate::profile::{ApprovalMode, ControlMode, Profile};
 use crate::proposal::ProposedCall;
 use crate::reason::RejectReason;
-use crate::session::CallState;
+use crate::session::{Call, CallState};
+
+/// Where a call comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin<'a> {
+    /// A model proposed it.
+    Proposed,
+    /// An approver wrote its arguments, which is an approval.
+    Edited { from: &'a CallId, by: &'a ActorId },
+    /// An admission hook wrote its arguments.
+    Rewritten { from: &'a CallId, hook: &'a RuleId },
+}
+
+impl<'a> Origin<'a> {
+    const fn from(&self) -> Option<&'a CallId> {
+        match self {
+            Self::Proposed => None,
+            Self::Edited { from, .. } | Self::Rewritten { from, .. } => Some(from),
+        }
+    }
+
+    const fn hook(&self) -> Option<&'a RuleId> {
+        match self {
+            Self::Rewritten { hook, .. } => Some(hook),
+            Self::Proposed | Self::Edited { .. } => None,
+        }
+    }
+
+    const fn author(&self) -> Option<&'a ActorId> {
+        match self {
+            Self::Edited { by, .. } => Some(by),
+            Self::Proposed | Self::Rewritten { .. } => None,
+        }
+    }
+}
 
 impl Draft<'_> {
     /// Decides every call of a ballot, then sends what may be sent.
@@ -17,7 +53,7 @@ impl Draft<'_> {
         let mut scratch = self.clone();
         let mut decided = Vec::new();
         for (index, call) in (0_u32..).zip(calls) {
-            let Some(event) = scratch.decided(index, call, escalate, None) else { return };
+            let Some(event) = scratch.decided(index, call, escalate, &Origin::Proposed) else { return };
             scratch.push(Event::CallDecided(Box::new(event.clone())));
             decided.push(event);
         }
@@ -60,13 +96,13 @@ impl Draft<'_> {
         }
     }
 
-    /// Judges one call and makes its record. `edited` names the call that an approver edited into this one.
+    /// Judges one call and makes its record.
     pub(super) fn decided(
         &self,
         index: u32,
         call: &ProposedCall,
         escalate: Option<RejectReason>,
-        edited: Option<&CallId>,
+        origin: &Origin<'_>,
     ) -> Option<CallDecided> {
         let profile = self.profile()?;
         let run = self.session.active_run()?;
@@ -82,14 +118,21 @@ impl Draft<'_> {
                 idempotency: &self.session.idempotency,
                 session: Some(&self.session),
                 at: self.at,
+                control: self.control(profile),
                 escalate,
-                approved_by_edit: edited.is_some(),
+                approved_by_edit: matches!(origin, Origin::Edited { .. }) && profile.approval.approvers <= 1,
             },
             call,
         );
         let id = CallId::at(self.session.id, run_no, step, index);
-        let approval = (verdict.decision == Decision::Escalate).then(|| {
-            self.ask_human(ApprovalId::at(self.session.id, run_no, step, index), &verdict, profile.approval.expires_ms)
+        let asks = verdict.decision == Decision::Escalate;
+        let subject = verdict.tool.zip(verdict.args.as_ref()).filter(|_| asks);
+        let digest = subject
+            .map(|(tool, args)| approval_digest(self.session.id, self.bundle.digest(), &tool.id, tool.def.venue, args));
+        let passes = verdict.tool.filter(|_| verdict.decision != Decision::Reject);
+        let admission = passes.and_then(|tool| self.admission(tool, origin, digest));
+        let approval = digest.filter(|_| admission.is_none()).and_then(|digest| {
+            self.ask_human(ApprovalId::at(self.session.id, run_no, step, index), digest, origin.author())
         });
         let pointers = redact::pointers(self.bundle, &call.tool);
         let shown = verdict.args.as_ref().and_then(|args| redact::cut(args, pointers));
@@ -107,7 +150,9 @@ impl Draft<'_> {
             step,
             index,
             decided_at: self.at,
-            edited_from: edited.cloned(),
+            edited_from: origin.from().cloned(),
+            edited_by: origin.author().cloned(),
+            rewritten_by: origin.hook().cloned(),
             tool: tool.map(|tool| tool.id.clone()),
             tool_version: tool.map(|tool| tool.version),
             venue: tool.map(|tool| tool.def.venue),
@@ -119,7 +164,9 @@ impl Draft<'_> {
             rules: verdict.rules,
             replay_of: verdict.replay_of,
             dispatch: None,
-            approval: approval.flatten(),
+            approval,
+            admission,
+            granted_by: verdict.granted_by,
             policy: verdict.policy,
             ends_run,
             args_bytes: verdict.args.as_ref().map_or(0, |args| args.as_str().len() as u64),
@@ -129,6 +176,7 @@ impl Draft<'_> {
                 args: shown.or(verdict.args),
                 redacted,
                 derived: verdict.derived,
+                charges: verdict.charges,
                 idempotency_key: verdict.idempotency_key,
                 detail: verdict.detail,
             },
@@ -136,11 +184,29 @@ impl Draft<'_> {
         })
     }
 
-    fn ask_human(&self, id: ApprovalId, verdict: &Verdict<'_>, expires_ms: u64) -> Option<ApprovalOpened> {
-        let tool = verdict.tool?;
-        let args = verdict.args.as_ref()?;
-        let digest = approval_digest(self.session.id, self.bundle.digest(), &tool.id, tool.def.venue, args);
-        Some(ApprovalOpened { id, requested_at: self.at, expires_at: self.at.plus_ms(expires_ms), digest })
+    /// More control is the session's own wish, never less than the profile's.
+    fn control(&self, profile: &Profile) -> ControlMode {
+        let own = self.session.opened.as_ref().and_then(|opened| opened.control);
+        own.map_or(profile.control, |own| own.max(profile.control))
+    }
+
+    fn ask_human(&self, id: ApprovalId, digest: Sha256Digest, author: Option<&ActorId>) -> Option<ApprovalOpened> {
+        let rules = &self.profile()?.approval;
+        Some(ApprovalOpened {
+            id,
+            requested_at: self.at,
+            expires_at: self.at.plus_ms(rules.expires_ms),
+            digest,
+            remind_ms: rules.remind_ms,
+            approvers: rules.approvers,
+            approved_by: author.cloned().into_iter().collect(),
+        })
+    }
+
+    /// The question to humans about a call that every hook has let pass.
+    pub(super) fn ask_about(&self, call: &Call, digest: Sha256Digest) -> Option<ApprovalOpened> {
+        let (run, step) = self.step()?;
+        self.ask_human(ApprovalId::at(self.session.id, run, step, call.index), digest, call.edited_by.as_ref())
     }
 
     /// The calls that are still open, in order.

@@ -10,7 +10,7 @@ use crate::event::{
 };
 use crate::id::{Label, ProfileName, Tag};
 use crate::input::{Classified, Message, Narrowed, Open};
-use crate::profile::{Harness, Profile};
+use crate::profile::{ControlMode, Harness, Profile};
 use crate::reason::{Ending, Refusal, RefusalCode};
 use crate::schema::Schema;
 use crate::time::Timestamp;
@@ -37,6 +37,9 @@ pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal>
     if let Some(choice) = &choice {
         permit(open.ceiling.as_ref(), &choice.profile)?;
     }
+    if let Some(choice) = &choice {
+        stricter(draft.bundle.profile(&choice.profile), open.control)?;
+    }
     narrower(choice.as_ref().and_then(|choice| draft.bundle.profile(&choice.profile)), &open.limits)?;
     draft.push(Event::SessionOpened(Box::new(SessionOpened {
         tenant: open.tenant.clone(),
@@ -48,6 +51,8 @@ pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal>
         ceiling: open.ceiling.clone(),
         capabilities: open.capabilities.clone(),
         limits: open.limits,
+        control: open.control,
+        dry_run: open.dry_run,
         classify_by: if choice.is_none() { Some(classify_by(draft)) } else { None },
         rules_version: RULES_VERSION,
         trace: open.trace.clone(),
@@ -118,6 +123,16 @@ fn permit(ceiling: Option<&std::collections::BTreeSet<ProfileName>>, profile: &P
         return Ok(());
     }
     Err(Refusal::new(RefusalCode::ProfileNotPermitted, format!("the credential may not use the profile `{profile}`")))
+}
+
+/// A session may ask for more control than its profile, never for less. A profile that a classifier has yet to find is
+/// never loosened: the stricter of the two holds.
+fn stricter(profile: Option<&Profile>, asked: Option<ControlMode>) -> Result<(), Refusal> {
+    let Some((profile, asked)) = profile.zip(asked) else { return Ok(()) };
+    if asked >= profile.control {
+        return Ok(());
+    }
+    Err(Refusal::new(RefusalCode::ControlNotStricter, "`control` asks a human about fewer calls than the profile does"))
 }
 
 /// Each asked bound must be at least 1 and no wider than the profile's. A profile that a classifier has yet to find
@@ -239,5 +254,7 @@ fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed) -> Limits {
         max_parse_failures: harness.max_parse_failures,
         repeat_limit: harness.repeat_limit,
         ballots,
+        max_tokens: harness.max_tokens,
+        max_cost_microusd: harness.max_cost_microusd,
     }
 }

@@ -29,6 +29,7 @@ pub(super) fn outcome(draft: &mut Draft<'_>, report: &OutcomeReport) -> Result<R
             cause: EndCause::Reported(report.reporter.clone()),
             outcome: Some(outcome),
             detail,
+            reason: None,
             replaced_by: None,
         },
     );

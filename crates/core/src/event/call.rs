@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use toolgate_policy::RuleId;
+
+use super::admission::AdmissionOpened;
+use super::budget::{Charge, Raise};
 use super::policy::PolicyRecord;
 use crate::id::{ActorId, ApprovalId, CallId, ClientInstance, Sha256Digest, Tag, ToolId};
 use crate::input::Reporter;
@@ -51,8 +55,20 @@ pub struct CallDecided {
     pub replay_of: Option<CallId>,
     /// The dispatch, when nothing is awaited.
     pub dispatch: Option<Dispatch>,
-    /// What a human must decide, when escalated.
+    /// What a human must decide, when escalated and no hook is asked before.
     pub approval: Option<ApprovalOpened>,
+    /// The approver who wrote these arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited_by: Option<ActorId>,
+    /// The admission hook that rewrote these arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewritten_by: Option<RuleId>,
+    /// The hooks that must let it pass before anything else happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionOpened>,
+    /// The earlier approval that covers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted_by: Option<ApprovalId>,
     /// What the policies found, where the bundle has any and the call came so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyRecord>,
@@ -82,6 +98,9 @@ pub struct CallContent {
     /// Fields that the contract derives from the arguments, as policies read them; those of secret arguments are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived: Option<Json>,
+    /// What the tenant's ledger must grant before it may be sent; a sum tells the value of an argument.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charges: Vec<Charge>,
     /// The caller's idempotency key, where the contract names one.
     pub idempotency_key: Option<String>,
     /// What would change the answer, for the model and for people.
@@ -110,6 +129,19 @@ pub struct ApprovalOpened {
     pub expires_at: Timestamp,
     /// Digest over tool, canonical arguments, venue, session and bundle: what exactly is approved.
     pub digest: Sha256Digest,
+    /// Time after which the log reminds of it, again and again, in milliseconds; absent means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remind_ms: Option<u64>,
+    /// Different people that must approve.
+    #[serde(default = "one")]
+    pub approvers: u32,
+    /// Who has approved it already: the author of an edit.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub approved_by: BTreeSet<ActorId>,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 /// See [`super::Event::CallDispatched`].
@@ -151,6 +183,9 @@ pub struct CallEnded {
     pub end: CallEnd,
     /// Who or what closed it.
     pub cause: EndCause,
+    /// Why it was not executed although it had been allowed or escalated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<RejectReason>,
     /// The edited call that takes its place.
     pub replaced_by: Option<CallId>,
     /// Size of the output in bytes.
@@ -196,8 +231,14 @@ pub enum EndCause {
     ClientLost,
     /// The run ended first.
     RunEnded,
-    /// The approver said no, or edited it.
+    /// The approver said no, edited it, or took the approval back.
     Approver,
+    /// An admission hook denied or rewrote it.
+    Admission,
+    /// The tenant's ledger refused it.
+    Ledger,
+    /// Nothing is executed in a dry run.
+    DryRun,
     /// Nobody approved in time.
     ApprovalExpired,
     /// An equal call of the same step succeeded first.
@@ -224,8 +265,17 @@ pub struct ApprovalDecided {
     pub by: ActorId,
     /// What they saw.
     pub digest: Sha256Digest,
-    /// `approve`, `deny` or `edit`.
+    /// `approve`, `deny`, `edit` or `revoke`.
     pub decision: ApprovalVerb,
+    /// Approvals of other people that are still missing; 0 settles it.
+    #[serde(default)]
+    pub missing: u32,
+    /// Equal calls that need no further approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantGiven>,
+    /// The bounds that it raises.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raises: Vec<Raise>,
     /// Their words and arguments.
     pub content: ApprovalContent,
     /// The edited arguments in full where something was redacted.
@@ -233,7 +283,34 @@ pub struct ApprovalDecided {
     pub sealed: BTreeMap<CallId, Json>,
 }
 
-/// The three answers.
+/// Leave for further calls of the session: the same tool with the same arguments, but for those left open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantGiven {
+    /// Top-level arguments that may have any value.
+    #[serde(default)]
+    pub open: BTreeSet<String>,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// See [`super::Event::ApprovalReminded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalReminded {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// The call that waits.
+    pub call: CallId,
+    /// The run.
+    pub run: u32,
+    /// The step.
+    pub step: u32,
+    /// 1 for the first reminder.
+    pub reminder: u32,
+    /// When the approval lapses.
+    pub expires_at: Timestamp,
+}
+
+/// The answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalVerb {
@@ -243,6 +320,21 @@ pub enum ApprovalVerb {
     Deny,
     /// Run it with other arguments.
     Edit,
+    /// An approval that was given is taken back, with what it granted, as far as nothing was sent on it.
+    Revoke,
+}
+
+impl ApprovalVerb {
+    /// The code used in log and API.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Deny => "deny",
+            Self::Edit => "edit",
+            Self::Revoke => "revoke",
+        }
+    }
 }
 
 /// Content of [`ApprovalDecided`].

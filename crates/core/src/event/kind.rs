@@ -1,6 +1,6 @@
 //! What can be told of an event without its content: its name, whether it records an input, which unique place it takes.
 
-use super::{EndCause, Event};
+use super::{EndCause, Event, Purpose};
 use crate::id::CallId;
 use crate::pipeline::Decision;
 
@@ -34,7 +34,13 @@ impl Event {
             Self::CallDispatched(_) => "call_dispatched",
             Self::CallAcknowledged(_) => "call_acknowledged",
             Self::CallEnded(_) => "call_ended",
+            Self::AdmissionAnswered(_) => "admission_answered",
             Self::ApprovalDecided(_) => "approval_decided",
+            Self::ApprovalReminded(_) => "approval_reminded",
+            Self::BudgetReserved(_) => "budget_reserved",
+            Self::ReservationAnswered(_) => "reservation_answered",
+            Self::BudgetSettled(_) => "budget_settled",
+            Self::RunPaused(_) => "run_paused",
             Self::StepEnded(_) => "step_ended",
             Self::RunEnded(_) => "run_ended",
             Self::ClientAttached(_) => "client_attached",
@@ -56,7 +62,10 @@ impl Event {
             | Self::MessageReceived(_)
             | Self::BallotReceived(_)
             | Self::CallAcknowledged(_)
+            | Self::AdmissionAnswered(_)
             | Self::ApprovalDecided(_)
+            | Self::ReservationAnswered(_)
+            | Self::BudgetSettled(_)
             | Self::ClientAttached(_)
             | Self::CancelRequested(_)
             | Self::CloseRequested(_)
@@ -70,6 +79,9 @@ impl Event {
             | Self::ConsensusDecided(_)
             | Self::CallDecided(_)
             | Self::CallDispatched(_)
+            | Self::ApprovalReminded(_)
+            | Self::BudgetReserved(_)
+            | Self::RunPaused(_)
             | Self::StepEnded(_)
             | Self::RunEnded(_)
             | Self::SessionClosed(_) => false,
@@ -94,6 +106,13 @@ impl Event {
             Self::CallEnded(ended) => Marks { call: Some(ended.call.clone()), terminal: true, ..Marks::default() },
             Self::CallAcknowledged(ack) => Marks { call: Some(ack.call.clone()), ..Marks::default() },
             Self::ApprovalDecided(decided) => Marks { call: Some(decided.call.clone()), ..Marks::default() },
+            Self::ApprovalReminded(reminded) => Marks { call: Some(reminded.call.clone()), ..Marks::default() },
+            Self::AdmissionAnswered(answer) => Marks { call: Some(answer.call.clone()), ..Marks::default() },
+            Self::RunPaused(paused) => Marks { call: Some(paused.call.clone()), ..Marks::default() },
+            Self::ReservationAnswered(answer) => match &answer.purpose {
+                Purpose::Call { call } => Marks { call: Some(call.clone()), ..Marks::default() },
+                Purpose::Round { .. } => Marks::default(),
+            },
             Self::OutcomeRefused(refused) => Marks { call: Some(refused.call.clone()), ..Marks::default() },
             Self::SessionOpened(_)
             | Self::OwnerChanged(_)
@@ -103,6 +122,8 @@ impl Event {
             | Self::RunStarted(_)
             | Self::BallotReceived(_)
             | Self::ConsensusDecided(_)
+            | Self::BudgetReserved(_)
+            | Self::BudgetSettled(_)
             | Self::StepEnded(_)
             | Self::RunEnded(_)
             | Self::ClientAttached(_)
@@ -124,6 +145,14 @@ impl Event {
             Self::CallDecided(e) => (Some(e.run), Some(e.step)),
             Self::CallDispatched(e) => (Some(e.run), Some(e.step)),
             Self::CallEnded(e) => (Some(e.run), Some(e.step)),
+            Self::AdmissionAnswered(e) => (Some(e.run), Some(e.step)),
+            Self::ApprovalReminded(e) => (Some(e.run), Some(e.step)),
+            Self::BudgetReserved(e) => (Some(e.run), Some(e.step)),
+            Self::RunPaused(e) => (Some(e.run), Some(e.step)),
+            Self::ReservationAnswered(e) => match &e.purpose {
+                Purpose::Round { run, step, .. } => (Some(*run), Some(*step)),
+                Purpose::Call { .. } => (None, None),
+            },
             Self::StepEnded(e) => (Some(e.run), Some(e.step)),
             Self::RunEnded(e) => (Some(e.run), None),
             Self::Ticked(e) | Self::Recovered(e) => (Some(e.run), None),
@@ -135,6 +164,7 @@ impl Event {
             | Self::MessageReceived(_)
             | Self::CallAcknowledged(_)
             | Self::ApprovalDecided(_)
+            | Self::BudgetSettled(_)
             | Self::ClientAttached(_)
             | Self::CancelRequested(_)
             | Self::CloseRequested(_)

@@ -15,7 +15,7 @@ use crate::bundle::{Bundle, Tool};
 use crate::event::{CallEnd, PolicyRecord};
 use crate::id::Sha256Digest;
 use crate::json::Json;
-use crate::output::OutcomeStatus;
+use crate::output::{NotExecuted, OutcomeStatus};
 use crate::proposal::ProposedArgs;
 use crate::reason::RejectReason;
 use crate::session::{Call, CallState, PastCall, Phase, Session};
@@ -69,8 +69,14 @@ impl Judge<'_, '_> {
                     Phase::Ended(_) => run.steps,
                 }),
                 tool_calls: u64::from(self.situation.tool_calls),
+                spent_micros: run.map_or(0, |run| run.spent.cost_microusd),
+                limit_micros: self.situation.limits.max_cost_microusd,
                 ballots: self.situation.limits.ballots,
-                ..SessionFacts::default()
+                agreed: run.map_or(1, |run| match &run.phase {
+                    Phase::Asking(round) => round.agreed,
+                    Phase::Acting(step) => step.agreed,
+                    Phase::Ended(_) => 1,
+                }),
             },
             at_micros: u64::try_from(self.situation.at.as_micros()).unwrap_or(0),
             earlier: &earlier,
@@ -200,6 +206,7 @@ const fn status(end: CallEnd, replayed: bool) -> CallStatus {
         CallEnd::Outcome(OutcomeStatus::DeniedByClient) => CallStatus::DeniedByClient,
         CallEnd::Outcome(OutcomeStatus::Indeterminate) => CallStatus::Indeterminate,
         CallEnd::NotExecuted(_) if replayed => CallStatus::Replayed,
+        CallEnd::NotExecuted(NotExecuted::DryRun) => CallStatus::DryRun,
         CallEnd::NotExecuted(_) => CallStatus::NotExecuted,
     }
 }

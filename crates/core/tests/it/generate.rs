@@ -5,20 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use toolgate_core::bundle::Bundle;
-use toolgate_core::event::{ApprovalOpened, Event};
+use toolgate_core::event::{ApprovalOpened, ApprovalVerb, Event, LedgerAnswer, Purpose};
 use toolgate_core::id::{
     ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, TenantId,
 };
 use toolgate_core::input::{
-    ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure, Classified, ClassifiedLabel,
-    ClientAttached, Input, Message, Narrowed, Open, OutcomeReport, Reporter, Stop,
+    AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure,
+    Classified, ClassifiedLabel, ClientAttached, GrantAsked, Input, Message, Narrowed, Open, OutcomeReport, Reporter,
+    ReservationAnswer, Stop,
 };
 use toolgate_core::json::Json;
-use toolgate_core::next_wake;
 use toolgate_core::output::{Body, Outcome, OutcomeStatus, Output};
+use toolgate_core::profile::ControlMode;
 use toolgate_core::proposal::{BallotVerdict, MalformedReason, Proposal, ProposedCall, ProviderFailure, Usage};
 use toolgate_core::reason::RejectReason;
-use toolgate_core::session::{Call, CallState};
+use toolgate_core::session::{Awaited, AwaitedAdmission, Call, CallState};
+use toolgate_core::{Effect, next_wake, outstanding};
+use toolgate_policy::RuleId;
 
 use crate::random::Random;
 use crate::words::{actor, ballot, call, open_seat};
@@ -89,11 +92,28 @@ fn bundle_form(random: &mut Random) -> Value {
     if random.one_in(2) {
         form["policies"] = policies(random);
     }
+    if random.one_in(3) {
+        let hook = |name: &str, kind: &str, tool: &str| json!({"name": name, "kind": kind, "on": {"tools": [tool]}, "url": "http://hook"});
+        form["admission"] =
+            json!([hook("v1", "validating", "s1"), hook("m1", "mutating", "s1"), hook("m2", "mutating", "c1")]);
+    }
+    if random.one_in(4) {
+        form["models"]["m"]["prices"] = json!({"input_microusd_per_million": 2_000_000, "call_microusd": 10});
+        form["models"]["m2"]["prices"] = json!({"input_microusd_per_million": 1_000_000});
+        form["tenant_budget"] = json!({"max_cost_microusd": 90_000, "max_model_calls": 20, "max_tool_calls": 9});
+        form["tenant_limits"] =
+            json!({"few": {"on": {"tools": ["s2", "c2"]}, "max_count": 3, "argument": "/n", "max_sum": 9}});
+        if random.one_in(2) {
+            form["profiles"]["p"]["harness"]["max_cost_microusd"] = json!(random.within(20_000..80_000));
+            form["profiles"]["q"]["session_budget"] =
+                json!({"max_cost_microusd": random.within(20_000..80_000), "max_model_calls": 9});
+        }
+    }
     form
 }
 
-/// Whether only policies reject for this reason; they are asked late, so that they need more chances to end a run.
-fn of_policies(reason: RejectReason) -> bool {
+/// Whether the reason is found late in the pipeline, so that it needs more chances to end a run.
+fn is_late(reason: RejectReason) -> bool {
     matches!(
         reason,
         RejectReason::Denylisted
@@ -103,6 +123,8 @@ fn of_policies(reason: RejectReason) -> bool {
             | RejectReason::CumulativeLimit
             | RejectReason::OriginUnknown
             | RejectReason::PolicyDenied
+            | RejectReason::IdempotentReplay
+            | RejectReason::IdempotencyConflict
     )
 }
 
@@ -153,6 +175,29 @@ fn profile(random: &mut Random) -> Value {
         "on_indeterminate": if random.one_in(2) { "end" } else { "feedback" }
     });
     if random.one_in(4) {
+        profile["approval"]["approvers"] = json!(random.within(1..3));
+        profile["approval"]["self_approval"] = json!(random.one_in(2));
+        profile["approval"]["remind_ms"] = json!(random.within(1_000..30_000));
+    }
+    if random.one_in(4) {
+        profile["control"] = json!(random.pick(&["none", "risky", "all"]));
+    }
+    if random.one_in(4) {
+        profile["harness"]["at_limit"] = json!("pause_and_ask");
+    }
+    if random.one_in(12) {
+        profile["dry_run"] = json!(true);
+    }
+    if random.one_in(5) {
+        let rules = [
+            json!({"outcomes": {"status": "ok", "at_least": 3}}),
+            json!({"refused": {"at_least": 2}}),
+            json!({"refused": {"reason": "approval_denied", "at_least": 1}}),
+            json!({"evidence": {"tag": "a", "at_least": 2}}),
+        ];
+        profile["end_when"] = json!({"enough": random.pick(&rules)});
+    }
+    if random.one_in(4) {
         profile["harness"]["max_model_calls"] = json!(random.within(1..12));
     }
     if random.one_in(3) {
@@ -170,7 +215,7 @@ fn profile(random: &mut Random) -> Value {
     let mut on_reject = serde_json::Map::new();
     for reason in RejectReason::ALL {
         let fixed = matches!(reason, RejectReason::CrossTenantDenied | RejectReason::NeedsHumanApproval);
-        if !fixed && random.one_in(if of_policies(*reason) { 2 } else { 6 }) {
+        if !fixed && random.one_in(if is_late(*reason) { 2 } else { 6 }) {
             on_reject.insert(reason.code().to_owned(), json!("end"));
         }
     }
@@ -203,7 +248,7 @@ pub(crate) fn input(random: &mut Random, world: &mut World) -> Input {
         18..=20 => Input::Message(Message { by: actor("ann"), text: "more".to_owned() }),
         21..=24 => classified(random, world),
         25..=29 => hostile_outcome(random, world),
-        30 => used_approval(random, world),
+        30..=31 => used_approval(random, world),
         _ => fitting(random, world),
     }
 }
@@ -213,17 +258,31 @@ fn fitting(random: &mut Random, world: &World) -> Input {
     if world.session.classifying.is_some() {
         return classified(random, world);
     }
+    if world.session.active_run().is_none() && !world.session.unsettled.is_empty() && random.one_in(2) {
+        return Input::Settled(world.session.unsettled.iter().map(|one| one.key.clone()).collect());
+    }
     if world.session.active_run().is_none() {
         return Input::Message(Message { by: actor("ann"), text: "again".to_owned() });
     }
     let open: Vec<&Call> =
         world.session.calls().iter().filter(|call| !matches!(call.state, CallState::Ended(_))).collect();
+    if let Some(pause) = world.session.pause() {
+        return approve(random, &pause.approval.opened);
+    }
+    let reserves = outstanding(&world.session, &world.bundle)
+        .iter()
+        .any(|effect| matches!(effect, Effect::Reserve { purpose: Purpose::Round { .. }, .. }));
+    if reserves && !random.one_in(12) {
+        return ledger(random, world);
+    }
     if open.is_empty() {
         return Input::Ballot(Box::new(cast(random, world)));
     }
     let call = *random.pick(&open);
     match &call.state {
-        CallState::Waiting(approval) => approve(random, approval),
+        CallState::Waiting(Awaited::Approval(awaited)) => approve(random, &awaited.opened),
+        CallState::Waiting(Awaited::Admission(awaited)) => admit(random, call, awaited),
+        CallState::Waiting(Awaited::Reservation) => ledger(random, world),
         CallState::Dispatched(dispatched) => {
             let instance = dispatched.instance.clone();
             if let Some(instance) = instance.clone().filter(|_| random.one_in(6)) {
@@ -275,6 +334,8 @@ fn open(random: &mut Random, world: &World) -> Input {
         ceiling,
         capabilities: capabilities(random),
         limits,
+        control: random.one_in(8).then(|| *random.pick(&[ControlMode::None, ControlMode::Risky, ControlMode::All])),
+        dry_run: random.one_in(16),
         output_schema: random.one_in(12).then(|| Json::parse("{\"type\":\"integer\"}").unwrap()),
         prompt: "go".to_owned(),
         trace: None,
@@ -391,12 +452,61 @@ fn approve(random: &mut Random, approval: &ApprovalOpened) -> Input {
             ]);
             ApprovalDecision::Edit { args: Json::parse(args).unwrap() }
         }
-        _ => ApprovalDecision::Approve,
+        2 if random.one_in(2) => ApprovalDecision::Revoke,
+        _ => {
+            let open = random.one_in(2).then(|| "n".to_owned()).into_iter().collect();
+            let ttl_ms = random.one_in(2).then(|| random.within(900..90_000));
+            ApprovalDecision::Approve { grant: random.one_in(4).then_some(GrantAsked { open, ttl_ms }) }
+        }
     };
     let digest = if random.one_in(10) { Sha256Digest::of(b"other") } else { approval.digest };
     let other = ApprovalId::parse(&format!("apr_{:032x}", 7)).unwrap();
     let approval = if random.one_in(20) { other } else { approval.id.clone() };
-    Input::Approval(ApprovalAnswer { approval, by: actor("boss"), digest, decision })
+    let people = ["boss", "boss", "boss", "chief", "ann"];
+    let by = actor(people[random.below(people.len())]);
+    let bundle = random.one_in(40).then(|| Sha256Digest::of(b"other bundle"));
+    Input::Approval(ApprovalAnswer { approval, by, digest, bundle, decision })
+}
+
+/// What a hook says, now and then for another hook or an earlier question.
+fn admit(random: &mut Random, call: &Call, awaited: &AwaitedAdmission) -> Input {
+    let verdict = match random.below(8) {
+        0 => AdmissionVerdict::Deny { reason: random.one_in(2).then(|| "no".to_owned()) },
+        1 => AdmissionVerdict::Failed { detail: "time-out".to_owned() },
+        2..=3 => {
+            let args = *random.pick(&["{\"n\":1}", "{\"n\":\"x\"}", "[1]", "{\"n\":2,\"password\":\"hunter2\"}"]);
+            AdmissionVerdict::Rewrite { reason: None, args: Json::parse(args).unwrap() }
+        }
+        _ => AdmissionVerdict::Allow { reason: None },
+    };
+    let attempt = if random.one_in(20) { awaited.attempt + 1 } else { awaited.attempt };
+    let hook = if random.one_in(20) { RuleId::new("other").unwrap() } else { awaited.hooks[0].clone() };
+    Input::Admission(AdmissionAnswer { call: call.id.clone(), hook, attempt, verdict })
+}
+
+/// What the ledger says to a reservation that is asked for; now and then to one that is not.
+fn ledger(random: &mut Random, world: &World) -> Input {
+    let asked: Vec<_> = outstanding(&world.session, &world.bundle)
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Reserve { purpose, charges } => Some((purpose, charges)),
+            _ => None,
+        })
+        .collect();
+    if asked.is_empty() || random.one_in(20) {
+        let purpose = Purpose::Round { run: 1, step: 1, round: 1, attempt: 7 };
+        let answer = ReservationAnswer { purpose, answer: LedgerAnswer::Granted, settled: Vec::new() };
+        return Input::Reservation(answer);
+    }
+    let (purpose, charges) = random.pick(&asked).clone();
+    let answer = if random.one_in(8) {
+        let charge = random.pick(&charges);
+        LedgerAnswer::Refused { counter: charge.counter.clone(), used: charge.limit, limit: charge.limit }
+    } else {
+        LedgerAnswer::Granted
+    };
+    let settled = world.session.unsettled.iter().map(|one| one.key.clone()).collect();
+    Input::Reservation(ReservationAnswer { purpose, answer, settled })
 }
 
 /// An answer to any approval there ever was.
@@ -406,6 +516,8 @@ fn used_approval(random: &mut Random, world: &World) -> Input {
         .iter()
         .filter_map(|recorded| match &recorded.event {
             Event::CallDecided(e) => e.approval.as_ref(),
+            Event::AdmissionAnswered(e) => e.approval.as_ref(),
+            Event::RunPaused(e) => Some(&e.approval),
             _ => None,
         })
         .collect();
@@ -413,7 +525,21 @@ fn used_approval(random: &mut Random, world: &World) -> Input {
         return attach(random);
     }
     let approval = *random.pick(&opened);
-    approve(random, approval)
+    if random.one_in(2) {
+        return approve(random, approval);
+    }
+    // Calls that wait for a client are approved and not sent: there an approval can be taken back, and asked for again.
+    let revoked = world.session.answers.iter().any(|given| given.verb == ApprovalVerb::Revoke);
+    let last = world.session.answers.iter().rev().find(|given| revoked == (given.verb == ApprovalVerb::Revoke));
+    let Some(given) = last else { return approve(random, approval) };
+    let decision = if revoked { ApprovalDecision::Approve { grant: None } } else { ApprovalDecision::Revoke };
+    Input::Approval(ApprovalAnswer {
+        approval: given.approval.clone(),
+        by: actor("boss"),
+        digest: given.digest,
+        bundle: None,
+        decision,
+    })
 }
 
 /// A report that somebody makes up from what he may have seen.

@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use toolgate_core::ask::Entry;
-use toolgate_core::event::{ApprovalVerb, CallEnd, Dispatch, Event, Limits, Recorded};
-use toolgate_core::id::CallId;
-use toolgate_core::outstanding;
+use toolgate_core::event::{
+    AdmissionVerb, ApprovalVerb, Bound, CallEnd, Dispatch, Event, LedgerAnswer, Limits, Purpose, Raise, Recorded,
+};
+use toolgate_core::id::{ActorId, CallId};
+use toolgate_core::output::NotExecuted;
 use toolgate_core::pipeline::Decision;
+use toolgate_core::profile::AtLimit;
 use toolgate_core::tool::{ToolClass, Venue};
+use toolgate_core::{Effect, outstanding};
 use toolgate_core::{MAX_ATTEMPTS, MAX_REFUSALS_RECORDED, transcript};
 
 use crate::generate::SECRET;
@@ -24,10 +28,21 @@ struct Life {
     dispatches: u32,
     ended: bool,
     run: u32,
+    /// Hooks that have yet to let it pass.
+    admission: usize,
+    /// The ledger has yet to grant it.
+    charged: bool,
+    /// Approvals that it needs.
+    missing: u32,
+    /// Approvals that it began with: the author of an edit.
+    authors: usize,
+    approvers: BTreeSet<ActorId>,
 }
 
 impl Life {
     fn dispatch(&mut self, call: &CallId, dispatch: &Dispatch) {
+        assert_eq!(self.admission, 0, "{call} is dispatched before every hook let it pass");
+        assert!(!self.charged, "{call} is dispatched before the ledger granted it");
         let may = self.decision == Some(Decision::Allow) || self.decision == Some(Decision::Escalate) && self.approved;
         assert!(may, "{call} is dispatched without an earlier allow");
         assert!(!self.ended, "{call} is dispatched after its end");
@@ -44,6 +59,7 @@ pub(crate) fn check_log(log: &[Recorded]) {
     let mut lives: BTreeMap<CallId, Life> = BTreeMap::new();
     let mut limits: Option<Limits> = None;
     let (mut run, mut ended, mut refused, mut steps) = (0, true, 0, BTreeSet::new());
+    let (mut pauses, mut escalated) = (BTreeSet::new(), 0);
     let (mut model_calls, mut tool_calls, mut closed, mut epoch) = (0, 0, false, 0);
     for (place, recorded) in log.iter().enumerate() {
         assert_eq!(recorded.seq, place as u64 + 1);
@@ -53,7 +69,8 @@ pub(crate) fn check_log(log: &[Recorded]) {
             "an epoch starts with `owner_changed`"
         );
         epoch = recorded.epoch;
-        let late = matches!(recorded.event, Event::OutcomeRefused(_) | Event::OwnerChanged(_));
+        let late =
+            matches!(recorded.event, Event::OutcomeRefused(_) | Event::OwnerChanged(_) | Event::BudgetSettled(_));
         assert!(!closed || late, "{} after `session_closed`", recorded.event.kind());
         assert!(recorded.input_id.is_none() || recorded.event.is_input());
         match &recorded.event {
@@ -77,8 +94,13 @@ pub(crate) fn check_log(log: &[Recorded]) {
                 (life.class, life.venue, life.run) = (e.class, e.venue, e.run);
                 life.ended = e.decision == Decision::Reject;
                 assert_eq!(e.reason.is_none(), e.decision == Decision::Allow, "what is not allowed says why");
-                assert_eq!(e.approval.is_some(), e.decision == Decision::Escalate);
-                assert!(e.edited_from.is_none() || e.decision != Decision::Escalate);
+                escalated += u32::from(e.decision == Decision::Escalate);
+                life.admission = e.admission.as_ref().map_or(0, |open| open.hooks.len());
+                life.charged = !e.content.charges.is_empty();
+                life.missing = e.approval.as_ref().map_or(0, |open| open.approvers);
+                life.authors = e.approval.as_ref().map_or(0, |open| open.approved_by.len());
+                let asked = e.decision == Decision::Escalate && e.admission.is_none();
+                assert_eq!(e.approval.is_some(), asked, "a human is asked once every hook has answered");
                 if e.decision != Decision::Reject {
                     tool_calls += 1;
                 }
@@ -88,10 +110,21 @@ pub(crate) fn check_log(log: &[Recorded]) {
             }
             Event::CallDispatched(e) => lives.get_mut(&e.call).unwrap().dispatch(&e.call, &e.dispatch),
             Event::ApprovalDecided(e) => {
-                let life = lives.get_mut(&e.call).unwrap();
+                let Some(life) = lives.get_mut(&e.call) else {
+                    assert!(pauses.contains(&e.call), "an answer to nothing");
+                    e.raises.iter().for_each(|one| raise(limits.as_mut().unwrap(), *one));
+                    continue;
+                };
                 assert_eq!(life.decision, Some(Decision::Escalate));
+                if e.decision == ApprovalVerb::Revoke {
+                    assert!(life.approved, "what was never given is taken back");
+                    continue;
+                }
                 assert!(!life.approved && !life.edited && !life.ended, "an approval is used once");
-                life.approved = e.decision == ApprovalVerb::Approve;
+                let approves = e.decision == ApprovalVerb::Approve;
+                assert!(!approves || life.approvers.insert(e.by.clone()), "one person approves twice");
+                life.approved = e.decision == ApprovalVerb::Approve && e.missing == 0;
+                assert!(!life.approved || life.approvers.len() + life.authors >= life.missing as usize);
                 life.edited = e.decision == ApprovalVerb::Edit;
             }
             Event::CallEnded(e) => {
@@ -100,6 +133,7 @@ pub(crate) fn check_log(log: &[Recorded]) {
                 life.ended = true;
                 match e.end {
                     CallEnd::Outcome(_) => assert!(life.dispatches > 0, "{}: an outcome without a dispatch", e.call),
+                    CallEnd::NotExecuted(NotExecuted::DryRun) => assert_eq!(life.dispatches, 0),
                     CallEnd::NotExecuted(_) => {
                         assert_eq!(life.dispatches, 0, "{}: sent, but `not_executed`", e.call);
                         tool_calls -= 1;
@@ -116,7 +150,8 @@ pub(crate) fn check_log(log: &[Recorded]) {
                 assert!(open.is_empty(), "a run ends with open calls: {open:?}");
                 if let Some(limits) = &limits {
                     assert!(e.steps <= limits.max_steps && e.model_calls <= limits.max_model_calls);
-                    assert!(e.tool_calls <= limits.max_tool_calls);
+                    // A human may let single calls pass that bound.
+                    assert!(e.tool_calls <= limits.max_tool_calls + escalated);
                     assert_eq!(e.tool_calls, tool_calls);
                     assert!(steps.len() <= e.steps as usize, "every step counts");
                 }
@@ -127,6 +162,26 @@ pub(crate) fn check_log(log: &[Recorded]) {
                 assert!(refused <= MAX_REFUSALS_RECORDED);
             }
             Event::SessionClosed(_) => closed = true,
+            Event::AdmissionAnswered(e) => {
+                let life = lives.get_mut(&e.call).unwrap();
+                assert!(life.admission > 0 && !life.ended, "an answer to no question");
+                if e.verdict == AdmissionVerb::Allow {
+                    life.admission -= 1;
+                }
+                if let Some(approval) = &e.approval {
+                    life.missing = approval.approvers;
+                    life.authors = approval.approved_by.len();
+                }
+            }
+            Event::ApprovalReminded(_) | Event::BudgetReserved(_) | Event::BudgetSettled(_) => {}
+            Event::ReservationAnswered(e) => {
+                if let (Purpose::Call { call }, LedgerAnswer::Granted) = (&e.purpose, &e.answer) {
+                    lives.get_mut(call).unwrap().charged = false;
+                }
+            }
+            Event::RunPaused(e) => {
+                assert!(pauses.insert(e.call.clone()), "each pause has a name of its own");
+            }
             Event::SessionOpened(_)
             | Event::OwnerChanged(_)
             | Event::ClassificationReceived(_)
@@ -146,6 +201,15 @@ pub(crate) fn check_log(log: &[Recorded]) {
     }
 }
 
+/// What a human has raised holds from then on.
+fn raise(limits: &mut Limits, raise: Raise) {
+    match raise {
+        Raise { bound: Bound::MaxSteps, to } => limits.max_steps = u32::try_from(to).unwrap(),
+        Raise { bound: Bound::MaxModelCalls, to } => limits.max_model_calls = u32::try_from(to).unwrap(),
+        _ => {}
+    }
+}
+
 /// Checks the state between two inputs.
 pub(crate) fn check_state(world: &World) {
     let under_way = outstanding(&world.session, &world.bundle);
@@ -153,8 +217,11 @@ pub(crate) fn check_state(world: &World) {
     assert_eq!(set.len(), under_way.len(), "no effect stands twice");
     if let Some(run) = world.session.active_run() {
         assert!(run.steps <= run.limits.max_steps && run.model_calls <= run.limits.max_model_calls);
-        assert!(run.tool_calls <= run.limits.max_tool_calls);
-        let running = under_way.len();
+        let asks_beyond = world.bundle.profiles().any(|(_, profile)| {
+            profile.harness.as_ref().is_some_and(|harness| harness.at_limit == AtLimit::PauseAndAsk)
+        });
+        assert!(asks_beyond || run.tool_calls <= run.limits.max_tool_calls);
+        let running = under_way.iter().filter(|e| matches!(e, Effect::RunTool(_) | Effect::OfferCall { .. })).count();
         let asks = world.session.calls().is_empty();
         assert!(asks || running <= run.limits.max_parallel_calls as usize, "too many calls at once");
     }

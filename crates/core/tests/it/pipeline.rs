@@ -81,6 +81,8 @@ fn judged(bundle: &Bundle, from: usize) -> (Decision, Layer, Option<RejectReason
     let keyed =
         faulty(Layer::Idempotency).then(|| (ToolId::new(tool).unwrap(), BTreeMap::from([("k".to_owned(), earlier)])));
     let limits = Limits {
+        max_tokens: None,
+        max_cost_microusd: None,
         max_steps: 1,
         max_tool_calls: 3,
         max_model_calls: 1,
@@ -98,6 +100,7 @@ fn judged(bundle: &Bundle, from: usize) -> (Decision, Layer, Option<RejectReason
     let idempotency: BTreeMap<_, _> = keyed.into_iter().collect();
     let verdict = judge(
         &Situation {
+            control: toolgate_core::profile::ControlMode::None,
             bundle,
             profile: bundle.profile(&ProfileName::new("p").unwrap()).unwrap(),
             capabilities: &capabilities,

@@ -99,7 +99,13 @@ fn required() -> Vec<String> {
         "call_dispatched",
         "call_acknowledged",
         "call_ended",
+        "admission_answered",
         "approval_decided",
+        "approval_reminded",
+        "budget_reserved",
+        "reservation_answered",
+        "budget_settled",
+        "run_paused",
         "step_ended",
         "run_ended",
         "client_attached",
@@ -121,6 +127,7 @@ fn required() -> Vec<String> {
         "expired",
         "cancelled",
         "run_ended",
+        "dry_run",
     ];
     let causes = [
         "reported",
@@ -132,6 +139,9 @@ fn required() -> Vec<String> {
         "approver",
         "approval_expired",
         "replayed",
+        "admission",
+        "ledger",
+        "dry_run",
     ];
     // `executor_taken` is the server's; the other two stand in scripts.
     let refusals = RefusalCode::ALL.iter().filter(|code| {

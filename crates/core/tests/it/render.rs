@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use toolgate_core::ask::Entry;
-use toolgate_core::event::{CallDecided, Dispatch, Event, Recorded};
+use toolgate_core::event::{CallDecided, Charge, Dispatch, Event, Purpose, Raise, Recorded, Settlement};
 use toolgate_core::id::CallId;
 use toolgate_core::input::Reporter;
 use toolgate_core::time::Timestamp;
 use toolgate_core::{Effect, Order, Reply};
+use toolgate_policy::RuleId;
 
 use crate::world::START;
 
@@ -16,6 +17,7 @@ use crate::world::START;
 #[derive(Default)]
 pub(crate) struct Names {
     known: Vec<CallId>,
+    pauses: Vec<CallId>,
 }
 
 impl Names {
@@ -26,10 +28,18 @@ impl Names {
             {
                 self.known.push(e.call.clone());
             }
+            if let Event::RunPaused(e) = &recorded.event
+                && !self.pauses.contains(&e.call)
+            {
+                self.pauses.push(e.call.clone());
+            }
         }
     }
 
     pub(crate) fn id(&self, name: &str) -> Option<CallId> {
+        if let Some(number) = name.strip_prefix('p') {
+            return self.pauses.get(number.parse::<usize>().ok()?.checked_sub(1)?).cloned();
+        }
         let number: usize = name.strip_prefix('c')?.parse().ok()?;
         self.known.get(number.checked_sub(1)?).cloned()
     }
@@ -38,7 +48,9 @@ impl Names {
         self.known
             .iter()
             .position(|known| known == id)
-            .map_or_else(|| "unknown".to_owned(), |place| format!("c{}", place + 1))
+            .map(|place| format!("c{}", place + 1))
+            .or_else(|| self.pauses.iter().position(|known| known == id).map(|place| format!("p{}", place + 1)))
+            .unwrap_or_else(|| "unknown".to_owned())
     }
 }
 
@@ -105,8 +117,49 @@ pub(crate) fn event(names: &Names, recorded: &Recorded) -> String {
             .word(serde_json::to_string(&e.decision).unwrap().replace('"', ""))
             .put("by", &e.by)
             .some("args", e.content.args.as_ref())
+            .unless(e.missing == 0, "missing", e.missing)
+            .some("grant_until", e.grant.as_ref().map(|grant| at(grant.expires_at)))
+            .unless(e.raises.is_empty(), "raises", raises(&e.raises))
             .unless(e.sealed.is_empty(), "sealed", e.sealed.len())
             .maybe(e.content.message.as_ref()),
+        Event::ApprovalReminded(e) => {
+            Line::new().word(names.name(&e.call)).put("reminder", e.reminder).put("expires", at(e.expires_at))
+        }
+        Event::AdmissionAnswered(e) => Line::new()
+            .word(names.name(&e.call))
+            .put("hook", &e.hook)
+            .unless(e.attempt == 1, "attempt", e.attempt)
+            .word(e.verdict.code())
+            .some("args", e.content.args.as_ref())
+            .some("next_by", e.next_by.map(at))
+            .some("expires", e.approval.as_ref().map(|approval| at(approval.expires_at)))
+            .unless(e.sealed.is_empty(), "sealed", e.sealed.len())
+            .maybe(e.content.reason.as_ref()),
+        Event::BudgetReserved(e) => {
+            let ballots: BTreeMap<u32, String> = e
+                .ballots
+                .iter()
+                .map(|one| (one.ballot, format!("{}t/{}$", one.most.tokens, one.most.cost_microusd)))
+                .collect();
+            Line::new()
+                .put("step", e.step)
+                .unless(e.round == 1, "round", e.round)
+                .unless(e.attempt == 1, "attempt", e.attempt)
+                .list("ballots", &ballots)
+                .unless(e.charges.is_empty(), "charges", charges(&e.charges))
+        }
+        Event::ReservationAnswered(e) => Line::new()
+            .word(purpose(names, &e.purpose))
+            .word(serde_json::to_string(&e.answer).unwrap().replace('"', ""))
+            .unless(e.settled.is_empty(), "settled", e.settled.len()),
+        Event::BudgetSettled(e) => Line::new().put("settled", e.settled.len()),
+        Event::RunPaused(e) => Line::new()
+            .word(names.name(&e.call))
+            .put("step", e.step)
+            .put("bound", e.bound.code())
+            .put("used", e.used)
+            .put("args", &e.content.args)
+            .put("expires", at(e.approval.expires_at)),
         Event::StepEnded(e) => {
             let missing: BTreeMap<String, String> = e
                 .deficits
@@ -151,7 +204,14 @@ fn call_decided(names: &Names, e: &CallDecided) -> Line {
         .unless(e.sealed.is_empty(), "sealed", e.sealed.len())
         .some("edited_from", e.edited_from.as_ref().map(|id| names.name(id)))
         .some("replay_of", e.replay_of.as_ref().map(|id| names.name(id)))
-        .some("expires", e.approval.as_ref().map(|approval| at(approval.expires_at)));
+        .some("rewritten_by", e.rewritten_by.as_ref())
+        .some("expires", e.approval.as_ref().map(|approval| at(approval.expires_at)))
+        .some(
+            "admission",
+            e.admission.as_ref().map(|open| open.hooks.iter().map(RuleId::as_str).collect::<Vec<_>>().join(",")),
+        )
+        .unless(e.content.charges.is_empty(), "charges", charges(&e.content.charges))
+        .unless(e.granted_by.is_none(), "granted", "yes");
     let line = match &e.dispatch {
         Some(leave) => dispatch(line, leave),
         None => line,
@@ -179,6 +239,22 @@ fn reporter(reporter: &Reporter) -> String {
     match reporter {
         Reporter::Server => "server".to_owned(),
         Reporter::Client { instance, .. } => instance.to_string(),
+    }
+}
+
+fn raises(raises: &[Raise]) -> String {
+    raises.iter().map(|raise| format!("{}:{}", raise.bound.code(), raise.to)).collect::<Vec<_>>().join(",")
+}
+
+fn charges(charges: &[Charge]) -> String {
+    let one = |charge: &Charge| format!("{}+{}/{}", charge.counter, charge.amount, charge.limit);
+    charges.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+fn purpose(names: &Names, purpose: &Purpose) -> String {
+    match purpose {
+        Purpose::Round { .. } => purpose.key(),
+        Purpose::Call { call } => names.name(call),
     }
 }
 
@@ -210,9 +286,31 @@ fn effect(names: &Names, effect: &Effect) -> String {
                 .put("model", model);
             format!("ask_model{}", line.0)
         }
+        Effect::AskAdmission { call, hook, attempt, tool, args } => {
+            let line = Line::new()
+                .word(names.name(call))
+                .put("hook", hook)
+                .unless(*attempt == 1, "attempt", attempt)
+                .word(tool)
+                .word(args);
+            format!("ask_admission{}", line.0)
+        }
+        Effect::Reserve { purpose, charges } => {
+            let line = Line::new().word(self::purpose(names, purpose)).word(self::charges(charges));
+            format!("reserve{}", line.0)
+        }
+        Effect::Settle(settle) => {
+            format!("settle {}", settle.iter().map(settlement).collect::<Vec<_>>().join("; "))
+        }
         Effect::RunTool(run) => format!("run_tool{}", order(run)),
         Effect::OfferCall { instance, order: offer } => format!("offer_call to={instance}{}", order(offer)),
     }
+}
+
+fn settlement(settlement: &Settlement) -> String {
+    let used: Vec<String> = settlement.used.iter().map(|(counter, used)| format!("{counter}={used}")).collect();
+    let key = if settlement.key.starts_with("call_") { "a call" } else { &settlement.key };
+    format!("{key} {}", used.join(" ")).trim_end().to_owned()
 }
 
 pub(crate) fn reply(reply: &Reply) -> Option<String> {

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use toolgate_core::event::Event;
+use toolgate_core::event::{Charge, Event, LedgerAnswer, Purpose};
 use toolgate_core::id::{ActorId, CallId, Capability, ClientInstance, Label, ProfileName, Sha256Digest, TenantId};
 use toolgate_core::input::{
-    ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure, Classified, ClassifiedLabel,
-    ClientAttached, Input, Message, Narrowed, Open, OutcomeReport, Reporter, Seat, Stop,
+    AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure,
+    Classified, ClassifiedLabel, ClientAttached, GrantAsked, Input, Message, Narrowed, Open, OutcomeReport, Reporter,
+    ReservationAnswer, Seat, Stop,
 };
 use toolgate_core::json::Json;
 use toolgate_core::output::{Outcome, OutcomeStatus, Output};
 use toolgate_core::proposal::{
     Ballot, BallotVerdict, MalformedReason, Proposal, ProposedArgs, ProposedCall, ProviderFailure, Usage,
 };
-use toolgate_core::session::{CallState, Phase};
+use toolgate_core::session::{Awaited, CallState, Phase};
+use toolgate_core::{Effect, outstanding};
+use toolgate_policy::RuleId;
 
 use crate::render::Names;
 use crate::world::World;
@@ -109,7 +112,14 @@ pub(crate) fn input(world: &World, names: &Names, words: &mut Words) -> Input {
             by: actor("ann"),
             capabilities: capabilities(words.option("caps")),
         }),
-        "approve" => approval(world, names, words, |_| ApprovalDecision::Approve),
+        "approve" => {
+            let grant = words.option("grant").map(|text| grant(&text));
+            approval(world, names, words, |_| ApprovalDecision::Approve { grant })
+        }
+        "revoke" => approval(world, names, words, |_| ApprovalDecision::Revoke),
+        "admit" => admit(world, names, words),
+        "ledger" => ledger(world, words),
+        "settled" => Input::Settled(world.session.unsettled.iter().map(|one| one.key.clone()).collect()),
         "deny" => approval(world, names, words, |words| ApprovalDecision::Deny { message: words.text() }),
         "edit" => {
             approval(world, names, words, |words| ApprovalDecision::Edit { args: Json::parse(&words.must()).unwrap() })
@@ -154,6 +164,8 @@ fn open(world: &World, words: &mut Words) -> Input {
         ceiling,
         capabilities: capabilities(words.option("caps")),
         limits: limits.unwrap_or_default(),
+        control: words.option("control").map(|text| serde_json::from_value(text.into()).unwrap()),
+        dry_run: words.option("dry_run").is_some(),
         output_schema: words.option("output_schema").map(|text| Json::parse(&text).unwrap()),
         prompt: "go".to_owned(),
         trace: None,
@@ -325,15 +337,74 @@ fn approval(
     let call = named(names, words);
     let opened = world.log.iter().find_map(|recorded| match &recorded.event {
         Event::CallDecided(e) if e.call == call => e.approval.clone(),
+        Event::AdmissionAnswered(e) if e.call == call => e.approval.clone(),
+        Event::RunPaused(e) if e.call == call => Some(e.approval.clone()),
         _ => None,
     });
+    let bundle = words.option("bundle").map(|text| Sha256Digest::of(text.as_bytes()));
     let other = toolgate_core::id::ApprovalId::parse(&format!("apr_{:032x}", 1)).unwrap();
     let digest = words.option("digest").map(|text| Sha256Digest::of(text.as_bytes()));
     let by = words.option("by").unwrap_or_else(|| "boss".to_owned());
     Input::Approval(ApprovalAnswer {
         approval: opened.as_ref().map_or(other, |opened| opened.id.clone()),
         by: actor(&by),
+        bundle,
         digest: digest.or(opened.map(|opened| opened.digest)).unwrap_or_else(|| Sha256Digest::of(b"")),
         decision: decision(words),
     })
+}
+
+fn grant(text: &str) -> GrantAsked {
+    let value: serde_json::Value = serde_json::from_str(text).unwrap();
+    let open = value["open"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()).collect();
+    GrantAsked { open, ttl_ms: value["ttl_ms"].as_u64() }
+}
+
+/// A hook's answer about a call: from the hook that is asked, unless the options say otherwise.
+fn admit(world: &World, names: &Names, words: &mut Words) -> Input {
+    let call = named(names, words);
+    let asked = world.session.call(&call).and_then(|call| match &call.state {
+        CallState::Waiting(Awaited::Admission(awaited)) => Some((awaited.hooks[0].clone(), awaited.attempt)),
+        _ => None,
+    });
+    let hook = words.option("hook").map(|name| RuleId::new(name).unwrap());
+    let attempt = words.option("attempt").map(|text| text.parse().unwrap());
+    let verdict = match words.must().as_str() {
+        "allow" => AdmissionVerdict::Allow { reason: words.text() },
+        "deny" => AdmissionVerdict::Deny { reason: words.text() },
+        "failed" => AdmissionVerdict::Failed { detail: words.text().unwrap_or_default() },
+        "rewrite" => {
+            let args = Json::parse(&words.must()).unwrap();
+            AdmissionVerdict::Rewrite { args, reason: words.text() }
+        }
+        other => panic!("no verdict `{other}`"),
+    };
+    Input::Admission(AdmissionAnswer {
+        call,
+        hook: hook.or(asked.as_ref().map(|asked| asked.0.clone())).unwrap_or_else(|| RuleId::new("none").unwrap()),
+        attempt: attempt.or(asked.map(|asked| asked.1)).unwrap_or(1),
+        verdict,
+    })
+}
+
+/// The ledger's answer to the first reservation that is asked for; the same request settles what it carried.
+fn ledger(world: &World, words: &mut Words) -> Input {
+    let asked = outstanding(&world.session, &world.bundle).into_iter().find_map(|effect| match effect {
+        Effect::Reserve { purpose, charges } => Some((purpose, charges)),
+        _ => None,
+    });
+    let none = (Purpose::Round { run: 9, step: 9, round: 1, attempt: 1 }, Vec::new());
+    let (purpose, charges) = asked.unwrap_or(none);
+    let answer = match words.must().as_str() {
+        "grant" => LedgerAnswer::Granted,
+        "refuse" => {
+            let counter = words.text();
+            let of = |charge: &&Charge| counter.as_ref().is_none_or(|name| charge.counter == *name);
+            let charge = charges.iter().find(of).unwrap();
+            LedgerAnswer::Refused { counter: charge.counter.clone(), used: charge.limit, limit: charge.limit }
+        }
+        other => panic!("no answer `{other}`"),
+    };
+    let settled = world.session.unsettled.iter().map(|one| one.key.clone()).collect();
+    Input::Reservation(ReservationAnswer { purpose, answer, settled })
 }

@@ -87,6 +87,7 @@ impl World {
                 Event::BallotReceived(e) => &mut e.sealed,
                 Event::CallDecided(e) => &mut e.sealed,
                 Event::ApprovalDecided(e) => &mut e.sealed,
+                Event::AdmissionAnswered(e) => &mut e.sealed,
                 _ => continue,
             };
             sealed.retain(|call, _| !ended.contains(call));

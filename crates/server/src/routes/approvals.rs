@@ -6,10 +6,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
+use toolgate_core::event::ApprovalVerb;
 use toolgate_core::id::{ApprovalId, SessionId};
 use toolgate_core::input::{ApprovalAnswer, Input};
 use toolgate_core::reason::RefusalCode;
-use toolgate_core::session::CallState;
+use toolgate_core::session::{Awaited, CallState};
 use toolgate_core::time::Timestamp;
 use toolgate_store::{ApprovalCursor, ApprovalRow, ApprovalStatus};
 use utoipa::IntoParams;
@@ -37,7 +38,7 @@ const READERS: [Scope; 3] = [Scope::ApprovalsWrite, Scope::SessionsRead, Scope::
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ApprovalQuery {
-    /// Only this status: `pending`, `approved`, `denied`, `edited`, `expired` or `cancelled`.
+    /// Only this status: `pending`, `approved`, `denied`, `edited`, `expired`, `cancelled` or `revoked`.
     status: Option<String>,
     /// Approvals per page: 1 to 200, normally 50.
     limit: Option<u32>,
@@ -58,13 +59,12 @@ pub async fn list_approvals(
     Query(query): Query<ApprovalQuery>,
 ) -> Result<Json<Page<ApprovalSummary>>, ApiError> {
     let caller = auth.with_any(&READERS)?;
-    let status =
-        match query.status.as_deref() {
-            None => None,
-            Some(word) => Some(ApprovalStatus::parse(word).ok_or_else(|| {
-                parameter("status", "must be pending, approved, denied, edited, expired or cancelled")
-            })?),
-        };
+    let status = match query.status.as_deref() {
+        None => None,
+        Some(word) => Some(ApprovalStatus::parse(word).ok_or_else(|| {
+            parameter("status", "must be pending, approved, denied, edited, expired, cancelled or revoked")
+        })?),
+    };
     let filters = query.status.as_deref();
     let open = |cursor: &String| {
         app.cursors().open::<(i64, SessionId, ApprovalId)>(&caller.tenant, "approvals", &filters, cursor)
@@ -98,7 +98,8 @@ pub async fn get_approval(
     let row = app.store().approval(&caller.tenant, &id).await?.ok_or_else(ApiError::not_found)?;
     let body = app.sessions().approval_body(&caller.tenant, &row).await?;
     let snapshot = app.sessions().snapshot(&caller.tenant, row.session).await?;
-    let waiting = snapshot.state.call(&row.call).filter(|call| matches!(call.state, CallState::Waiting(_)));
+    let waiting =
+        snapshot.state.call(&row.call).filter(|call| matches!(call.state, CallState::Waiting(Awaited::Approval(_))));
     // Whoever decides must see every byte; everybody else sees what the log shows.
     let full = waiting.filter(|_| caller.scopes.contains(&Scope::ApprovalsWrite)).and_then(|call| call.args.as_ref());
     Ok(Json(ApprovalView::of(&row, &body, &snapshot.bundle, full)))
@@ -124,12 +125,12 @@ pub async fn decide_approval(
 ) -> Result<Response, ApiError> {
     let caller = auth.with(Scope::ApprovalsWrite)?;
     let fingerprint = bound(&id, body.fingerprint);
-    let digest = body.value.digest;
+    let (digest, bundle) = (body.value.digest, body.value.bundle);
     let decision = body.value.into_decision()?;
     let work = {
         let (app, caller) = (app.clone(), caller.clone());
         move |ticket: Ticket| async move {
-            let answer = ApprovalAnswer { approval: id, by: caller.actor.clone(), digest, decision };
+            let answer = ApprovalAnswer { approval: id, by: caller.actor.clone(), digest, bundle, decision };
             let row = decide(&app, &caller, answer, &ticket).await?;
             Ok(Answer::new(StatusCode::OK, &DecisionView::of(&row)))
         }
@@ -141,18 +142,29 @@ pub async fn decide_approval(
 async fn decide(app: &App, caller: &Caller, answer: ApprovalAnswer, ticket: &Ticket) -> Result<ApprovalRow, ApiError> {
     let id = answer.approval.clone();
     let row = find(app, caller, &id).await?;
-    if row.status != ApprovalStatus::Pending {
-        return recorded(row);
+    let verb = answer.decision.verb();
+    if row.status != ApprovalStatus::Pending && verb != ApprovalVerb::Revoke {
+        return recorded(row, verb);
     }
     let submission = Submission { id: ticket.input_id(row.session), input: Input::Approval(answer), idempotency: None };
     match app.sessions().submit(&caller.tenant, row.session, submission).await {
         Ok(_) => find(app, caller, &id).await,
         Err(Failure::Refused(refusal))
-            if matches!(refusal.code, RefusalCode::ApprovalClosed | RefusalCode::UnknownApproval) =>
+            if matches!(
+                refusal.code,
+                RefusalCode::ApprovalClosed
+                    | RefusalCode::ApprovalExpired
+                    | RefusalCode::ApprovalUsed
+                    | RefusalCode::UnknownApproval
+            ) && verb != ApprovalVerb::Revoke =>
         {
             // Somebody was faster, or time was: the row tells.
             let row = find(app, caller, &id).await?;
-            if row.status == ApprovalStatus::Pending { Err(expired()) } else { recorded(row) }
+            match row.status {
+                ApprovalStatus::Pending if refusal.code == RefusalCode::ApprovalExpired => Err(expired()),
+                ApprovalStatus::Pending => Err(Failure::Refused(refusal).into()),
+                _ => recorded(row, verb),
+            }
         }
         Err(failure) => Err(failure.into()),
     }
@@ -162,18 +174,30 @@ async fn find(app: &App, caller: &Caller, id: &ApprovalId) -> Result<ApprovalRow
     app.store().approval(&caller.tenant, id).await?.ok_or_else(ApiError::not_found)
 }
 
-/// The answer that a settled approval got.
-fn recorded(row: ApprovalRow) -> Result<ApprovalRow, ApiError> {
-    match row.status {
-        ApprovalStatus::Approved | ApprovalStatus::Denied | ApprovalStatus::Edited | ApprovalStatus::Pending => Ok(row),
-        ApprovalStatus::Expired => Err(expired()),
+/// The same answer again gets the recorded one; another one is told what was recorded.
+fn recorded(row: ApprovalRow, verb: ApprovalVerb) -> Result<ApprovalRow, ApiError> {
+    let refused = |code: RefusalCode, detail: &str| Err(ApiError::new(ErrorCode::Refused(code), detail));
+    let by = row.settled_by.as_ref().map_or("somebody", |by| by.as_str());
+    let given = match row.status {
+        ApprovalStatus::Pending => return Ok(row),
+        ApprovalStatus::Approved => ApprovalVerb::Approve,
+        ApprovalStatus::Denied => ApprovalVerb::Deny,
+        ApprovalStatus::Edited => ApprovalVerb::Edit,
+        ApprovalStatus::Revoked => {
+            return refused(RefusalCode::ApprovalRevoked, &format!("`{by}` took the approval back"));
+        }
+        ApprovalStatus::Expired => return Err(expired()),
         ApprovalStatus::Cancelled => {
             let detail = "the run ended, or the call was cancelled, before anybody decided";
-            Err(ApiError::new(ErrorCode::Refused(RefusalCode::ApprovalClosed), detail))
+            return refused(RefusalCode::ApprovalClosed, detail);
         }
+    };
+    if given == verb {
+        return Ok(row);
     }
+    refused(RefusalCode::ApprovalUsed, &format!("`{by}` has answered it already: {}", given.code()))
 }
 
 fn expired() -> ApiError {
-    ApiError::new(ErrorCode::ApprovalExpired, "nobody decided in time; the call was not executed")
+    ApiError::new(ErrorCode::Refused(RefusalCode::ApprovalExpired), "nobody decided in time; the call was not executed")
 }

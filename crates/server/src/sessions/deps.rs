@@ -9,6 +9,7 @@ use toolgate_store::{MasterKey, NodeIdentity, Store};
 
 use super::bundles::Bundles;
 use crate::clock::SharedClock;
+use crate::hooks::HookCaller;
 use crate::tools::ToolRunner;
 
 /// What sessions are built on.
@@ -26,6 +27,8 @@ pub struct Deps {
     pub models: Proposers,
     /// Runs server tools.
     pub tools: Arc<dyn ToolRunner>,
+    /// Asks admission hooks.
+    pub hooks: Arc<dyn HookCaller>,
     /// Compiled bundles by digest.
     pub bundles: Bundles,
     /// Bounds.

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 use toolgate_core::bundle::Bundle;
 use toolgate_core::id::{ClientInstance, SessionId, TenantId};
-use toolgate_core::input::{BallotCast, ClassificationFailure, Classified, Input, OutcomeReport, Reporter, Seat};
+use toolgate_core::input::{
+    AdmissionAnswer, BallotCast, ClassificationFailure, Classified, Input, OutcomeReport, Reporter, ReservationAnswer,
+    Seat,
+};
 use toolgate_core::output::OutcomeStatus;
 use toolgate_core::proposal::{Ballot, ProviderFailure, Usage};
 use toolgate_core::session::Session;
@@ -16,7 +19,7 @@ use toolgate_store::{Blob, Codec};
 
 use super::ask;
 use super::deps::Deps;
-use super::output;
+use super::{admission, ledger, output};
 use crate::tools::{RawOutcome, ToolOrder};
 
 /// Separates what is offered to clients from what the server does itself.
@@ -26,7 +29,12 @@ pub(super) fn split(wanted: Vec<Effect>) -> (BTreeMap<ClientInstance, Vec<Order>
     for effect in wanted {
         match effect {
             Effect::OfferCall { instance, order } => offers.entry(instance).or_default().push(order),
-            own @ (Effect::Classify { .. } | Effect::AskModel { .. } | Effect::RunTool(_)) => tasks.push(own),
+            own @ (Effect::Classify { .. }
+            | Effect::AskModel { .. }
+            | Effect::AskAdmission { .. }
+            | Effect::Reserve { .. }
+            | Effect::Settle(_)
+            | Effect::RunTool(_)) => tasks.push(own),
         }
     }
     (offers, tasks)
@@ -38,6 +46,9 @@ pub(super) enum Done {
     Classified(Classified),
     Ballot(Seat, Box<Ballot>),
     Tool(Box<Order>, RawOutcome),
+    Admission(AdmissionAnswer),
+    Reservation(ReservationAnswer),
+    Settled(Vec<String>),
 }
 
 impl Done {
@@ -46,6 +57,9 @@ impl Done {
         match self {
             Self::Classified(classified) => (Input::Classified(classified), Vec::new()),
             Self::Ballot(seat, ballot) => (Input::Ballot(Box::new(BallotCast { seat, ballot: *ballot })), Vec::new()),
+            Self::Admission(answer) => (Input::Admission(answer), Vec::new()),
+            Self::Reservation(answer) => (Input::Reservation(answer), Vec::new()),
+            Self::Settled(keys) => (Input::Settled(keys), Vec::new()),
             Self::Tool(order, raw) => {
                 let (outcome, blobs) = output::outcome(codec, raw);
                 let report = OutcomeReport {
@@ -130,6 +144,24 @@ impl Effects {
                 let order = Box::new(order.clone());
                 let run = async move { runner.run(&tool_order).await };
                 self.tasks.spawn(guarded(effect, run, move |raw| Done::Tool(order, raw), lost_call))
+            }
+            Effect::AskAdmission { call, hook, attempt, .. } => {
+                let Some(question) = admission::question(&self.tenant, state, bundle, &effect) else { return };
+                let hooks = Arc::clone(&self.deps.hooks);
+                let ask = async move { hooks.ask(&question).await };
+                let (call, hook, attempt) = (call.clone(), hook.clone(), *attempt);
+                let done = move |verdict| Done::Admission(AdmissionAnswer { call, hook, attempt, verdict });
+                self.tasks.spawn(guarded(effect, ask, done, admission::lost))
+            }
+            Effect::Reserve { purpose, charges } => {
+                let asked = ledger::reserve(&self.deps, &self.tenant, state, purpose.clone(), charges);
+                let purpose = purpose.clone();
+                // Without an answer nothing is granted: the effect still stands, and is started again.
+                self.tasks.spawn(guarded(effect, asked, Done::Reservation, move |why| ledger::lost(purpose, why)))
+            }
+            Effect::Settle(settle) => {
+                let told = ledger::settle(&self.deps, &self.tenant, state, settle);
+                self.tasks.spawn(guarded(effect, told, Done::Settled, |_| Vec::new()))
             }
             Effect::OfferCall { .. } => return,
         };

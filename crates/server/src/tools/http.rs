@@ -58,20 +58,8 @@ impl HttpRunner {
         secrets: Arc<dyn SecretSource>,
         clock: SharedClock,
     ) -> Result<Self, ToolSetupError> {
-        // Another part of the process may have installed one already, and any will do.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let builder = || {
-            reqwest::Client::builder()
-                .redirect(Policy::none())
-                .retry(reqwest::retry::never())
-                .referer(false)
-                .no_proxy()
-                .dns_resolver(Arc::new(CheckedResolver { policy }))
-                .connect_timeout(CONNECT)
-                .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION")))
-        };
-        let kept = builder().pool_idle_timeout(Duration::from_secs(30)).build().map_err(ToolSetupError)?;
-        let fresh = builder().pool_max_idle_per_host(0).http1_only().build().map_err(ToolSetupError)?;
+        let kept = checked_client(policy)?;
+        let fresh = builder(policy).pool_max_idle_per_host(0).http1_only().build().map_err(ToolSetupError)?;
         Ok(Self { kept, fresh, policy, secrets, clock })
     }
 
@@ -146,6 +134,33 @@ impl HttpRunner {
             request = request.header(AUTHORIZATION, value);
         }
         Ok(request)
+    }
+}
+
+/// A client that keeps connections and goes to permitted addresses only.
+pub(crate) fn checked_client(policy: AddressPolicy) -> Result<reqwest::Client, ToolSetupError> {
+    builder(policy).pool_idle_timeout(Duration::from_secs(30)).build().map_err(ToolSetupError)
+}
+
+fn builder(policy: AddressPolicy) -> reqwest::ClientBuilder {
+    // Another part of the process may have installed one already, and any will do.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    reqwest::Client::builder()
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .dns_resolver(Arc::new(CheckedResolver { policy }))
+        .connect_timeout(CONNECT)
+        .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION")))
+}
+
+/// What went wrong with a request, without its address or secret.
+pub(crate) fn sending_failed(error: reqwest::Error, secret: Option<&SecretString>) -> String {
+    let error = error.without_url();
+    match bad_address(&error) {
+        Some(bad) => bad.to_string(),
+        None => scrub::sentence(&chain(&error), secret),
     }
 }
 

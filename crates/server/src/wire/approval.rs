@@ -1,11 +1,13 @@
 //! Approvals as approvers see and decide them. What is not here: what a decision leads to (the core).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolgate_core::bundle::Bundle;
 use toolgate_core::event::ApprovalVerb;
 use toolgate_core::id::Sha256Digest;
-use toolgate_core::input::ApprovalDecision;
+use toolgate_core::input::{ApprovalDecision, GrantAsked};
 use toolgate_core::json::Json;
 use toolgate_core::tool::Risk;
 use toolgate_store::{ApprovalBody, ApprovalRow, ApprovalStatus};
@@ -27,7 +29,7 @@ pub struct ApprovalSummary {
     pub session_id: String,
     /// The call that waits.
     pub call_id: String,
-    /// `pending`, `approved`, `denied`, `edited`, `expired` or `cancelled`.
+    /// `pending`, `approved`, `denied`, `edited`, `expired`, `cancelled` or `revoked`.
     pub status: &'static str,
     /// When it was asked for.
     pub requested_at: String,
@@ -37,7 +39,7 @@ pub struct ApprovalSummary {
     pub settled_at: Option<String>,
     /// Who settled it.
     pub settled_by: Option<String>,
-    /// What may be decided now: `approve`, `deny`, `edit`; empty once settled.
+    /// What may be decided now: `approve`, `deny` and `edit` while it is pending, `revoke` once it is approved.
     pub allowed_decisions: &'static [&'static str],
 }
 
@@ -54,7 +56,9 @@ impl From<&ApprovalRow> for ApprovalSummary {
             settled_by: row.settled_by.as_ref().map(ToString::to_string),
             allowed_decisions: match row.status {
                 ApprovalStatus::Pending => &["approve", "deny", "edit"],
-                ApprovalStatus::Approved
+                // As far as nothing was sent on it, or it covers further calls.
+                ApprovalStatus::Approved => &["revoke"],
+                ApprovalStatus::Revoked
                 | ApprovalStatus::Denied
                 | ApprovalStatus::Edited
                 | ApprovalStatus::Expired
@@ -101,7 +105,17 @@ pub struct ApprovalView {
     pub decision: Option<&'static str>,
     /// The approver's words.
     pub message: Option<String>,
+    /// Different people that must approve.
+    pub approvers: u32,
+    /// Who has approved so far.
+    pub approved_by: Vec<String>,
+    /// What is approved besides the bytes shown: nothing. A command or path in the arguments is approved as text; what a
+    /// file of that name holds when the call runs is not covered.
+    pub covers: &'static str,
 }
+
+/// What an approval binds, for people.
+const COVERS: &str = "exactly these arguments; not the content of files or addresses that they name";
 
 impl ApprovalView {
     /// The approval with its content. `full` are the arguments as long as the session still holds them.
@@ -123,8 +137,11 @@ impl ApprovalView {
             args_hash: body.args_hash.to_string(),
             redacted: args.hash() != body.args_hash,
             digest: body.digest.to_string(),
-            decision: body.answer.map(verb_word),
+            decision: body.answer.map(ApprovalVerb::code),
             message: body.message.clone(),
+            approvers: body.approvers,
+            approved_by: body.approved_by.iter().map(ToString::to_string).collect(),
+            covers: COVERS,
         }
     }
 }
@@ -135,7 +152,7 @@ pub struct DecisionView {
     /// The approval.
     #[serde(flatten)]
     pub summary: ApprovalSummary,
-    /// The recorded answer: `approve`, `deny` or `edit`.
+    /// The recorded answer: `approve`, `deny`, `edit` or `revoke`; null while others must approve as well.
     pub decision: Option<&'static str>,
 }
 
@@ -147,17 +164,10 @@ impl DecisionView {
             ApprovalStatus::Approved => Some("approve"),
             ApprovalStatus::Denied => Some("deny"),
             ApprovalStatus::Edited => Some("edit"),
+            ApprovalStatus::Revoked => Some("revoke"),
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Cancelled => None,
         };
         Self { summary: row.into(), decision }
-    }
-}
-
-const fn verb_word(verb: ApprovalVerb) -> &'static str {
-    match verb {
-        ApprovalVerb::Approve => "approve",
-        ApprovalVerb::Deny => "deny",
-        ApprovalVerb::Edit => "edit",
     }
 }
 
@@ -178,6 +188,13 @@ pub struct DecideApproval {
     /// The `digest` of what was shown.
     #[schema(value_type = String, pattern = "^sha256:[0-9a-f]{64}$")]
     pub digest: Sha256Digest,
+    /// The bundle under which it was looked at; another one than the session's is refused.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^sha256:[0-9a-f]{64}$")]
+    pub bundle: Option<Sha256Digest>,
+    /// With `approve`: leave for further calls of the session as well.
+    #[serde(default)]
+    pub grant: Option<GrantRequest>,
     /// With `deny`: words for the model and the record; at most 2,000 characters.
     #[serde(default)]
     #[schema(max_length = 2000)]
@@ -188,7 +205,20 @@ pub struct DecideApproval {
     pub arguments: Option<Value>,
 }
 
-/// The three answers.
+/// Leave for further calls of the session: the same tool with the same arguments, but for those left open.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrantRequest {
+    /// Top-level arguments that may have any value.
+    #[serde(default)]
+    pub open: BTreeSet<String>,
+    /// How long it holds in milliseconds, 1,000 to 2,592,000,000; absent means a day.
+    #[serde(default)]
+    #[schema(minimum = 1000, maximum = 2592000000u64)]
+    pub ttl_ms: Option<u64>,
+}
+
+/// The answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -198,6 +228,8 @@ pub enum Verdict {
     Deny,
     /// Run it with other arguments.
     Edit,
+    /// Take an approval back, with what it granted, as far as nothing was sent on it.
+    Revoke,
 }
 
 impl DecideApproval {
@@ -209,15 +241,21 @@ impl DecideApproval {
         if self.decision != Verdict::Deny && self.message.is_some() {
             return Err(ApiError::invalid("/message", "goes with `deny` only"));
         }
+        if self.decision != Verdict::Approve && self.grant.is_some() {
+            return Err(ApiError::invalid("/grant", "goes with `approve` only"));
+        }
         match (self.decision, self.arguments) {
-            (Verdict::Approve, None) => Ok(ApprovalDecision::Approve),
+            (Verdict::Approve, None) => Ok(ApprovalDecision::Approve {
+                grant: self.grant.map(|grant| GrantAsked { open: grant.open, ttl_ms: grant.ttl_ms }),
+            }),
+            (Verdict::Revoke, None) => Ok(ApprovalDecision::Revoke),
             (Verdict::Deny, None) => Ok(ApprovalDecision::Deny { message: self.message }),
             (Verdict::Edit, Some(args)) if args.is_object() => {
                 Ok(ApprovalDecision::Edit { args: Json::from_value(&args) })
             }
             (Verdict::Edit, Some(_)) => Err(ApiError::invalid("/arguments", "must be a JSON object")),
             (Verdict::Edit, None) => Err(ApiError::invalid("/arguments", "is needed with `edit`")),
-            (Verdict::Approve | Verdict::Deny, Some(_)) => {
+            (Verdict::Approve | Verdict::Deny | Verdict::Revoke, Some(_)) => {
                 Err(ApiError::invalid("/arguments", "goes with `edit` only"))
             }
         }

@@ -1,7 +1,9 @@
 //! Calls of a session as callers see them, folded from its events. What is not here: the events (`wire::event`).
 
 use serde::Serialize;
-use toolgate_core::event::{CallDecided, CallEnded, Event, Recorded};
+use toolgate_core::event::{
+    AdmissionVerb, ApprovalVerb, CallDecided, CallEnded, Event, LedgerAnswer, Purpose, Recorded,
+};
 use toolgate_core::pipeline::Decision;
 use utoipa::ToSchema;
 
@@ -28,7 +30,8 @@ pub struct CallView {
     pub venue: Option<&'static str>,
     /// `read`, `idempotent` or `once`; null for unknown tools.
     pub class: Option<&'static str>,
-    /// `waiting_approval`, `queued`, `dispatched`, `acknowledged` or `ended`.
+    /// `waiting_admission` (a hook is asked), `waiting_approval`, `waiting_budget` (the tenant's ledger is asked), `queued`,
+    /// `dispatched`, `acknowledged` or `ended`.
     pub state: &'static str,
     /// `allow`, `escalate` or `reject`.
     pub decision: &'static str,
@@ -64,6 +67,13 @@ pub struct CallView {
     pub output: Option<OutputView>,
     /// What was wrong, in a sentence.
     pub detail: Option<String>,
+    /// Whether the tenant's ledger must grant it before it may be sent.
+    pub charged: bool,
+}
+
+/// What a call that nothing else holds back does next.
+const fn ready(charged: bool) -> &'static str {
+    if charged { "waiting_budget" } else { "queued" }
 }
 
 /// A page of calls, in the order of their decisions.
@@ -80,8 +90,9 @@ impl CallView {
         let rejected = e.decision == Decision::Reject;
         let state = match (e.decision, &e.dispatch) {
             (Decision::Reject, _) => "ended",
+            (Decision::Allow | Decision::Escalate, _) if e.admission.is_some() => "waiting_admission",
             (Decision::Escalate, _) => "waiting_approval",
-            (Decision::Allow, None) => "queued",
+            (Decision::Allow, None) => ready(!e.content.charges.is_empty()),
             (Decision::Allow, Some(_)) => "dispatched",
         };
         let dispatch = e.dispatch.as_ref();
@@ -111,6 +122,7 @@ impl CallView {
             ended_at: rejected.then(|| time_text(recorded.at)),
             output: None,
             detail: e.content.detail.clone(),
+            charged: !e.content.charges.is_empty(),
         }
     }
 
@@ -160,7 +172,22 @@ impl CallFold {
                 }
             }
             Event::ApprovalDecided(e) => {
-                if let Some(call) = self.find(e.call.as_str()) {
+                let settles = e.decision == ApprovalVerb::Approve && e.missing == 0;
+                if let Some(call) = self.find(e.call.as_str()).filter(|_| settles) {
+                    call.state = ready(call.charged);
+                }
+            }
+            Event::AdmissionAnswered(e) => {
+                let passed = e.verdict == AdmissionVerb::Allow && e.next_by.is_none();
+                if let Some(call) = self.find(e.call.as_str()).filter(|_| passed) {
+                    call.approval = e.approval.as_ref().map(ApprovalOpenedView::from);
+                    call.state = if e.approval.is_some() { "waiting_approval" } else { ready(call.charged) };
+                }
+            }
+            Event::ReservationAnswered(e) => {
+                if let (Purpose::Call { call }, LedgerAnswer::Granted) = (&e.purpose, &e.answer)
+                    && let Some(call) = self.find(call.as_str())
+                {
                     call.state = "queued";
                 }
             }

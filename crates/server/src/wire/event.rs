@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::time_text;
 
+mod control;
 pub mod fact;
 mod make;
 mod policy;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use toolgate_core::ask::Entry;
-use toolgate_core::session::{CallState, Phase, Run, Session, Status};
+use toolgate_core::session::{Awaited, AwaitedApproval, CallState, Phase, Run, Session, Status};
 use toolgate_core::tool::Venue;
 use toolgate_store::SessionRow;
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ use crate::sessions::Snapshot;
 
 mod request;
 
-pub use request::{AddMessage, LimitsAsked, MAX_TEXT, StartSession, StopReason, checked_text, is_alias};
+pub use request::{AddMessage, ControlAsked, LimitsAsked, MAX_TEXT, StartSession, StopReason, checked_text, is_alias};
 
 /// A session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -182,6 +182,18 @@ fn last_text(session: &Session) -> Option<String> {
     texts.next().filter(|text| !text.is_empty()).cloned()
 }
 
+impl WaitingApproval {
+    fn of(call_id: String, tool: Option<String>, awaited: &AwaitedApproval) -> Self {
+        Self {
+            id: awaited.opened.id.to_string(),
+            call_id,
+            tool,
+            digest: awaited.opened.digest.to_string(),
+            expires_at: time_text(awaited.opened.expires_at),
+        }
+    }
+}
+
 impl WaitingView {
     fn of(session: &Session) -> Self {
         let mut waiting = Self::default();
@@ -189,13 +201,9 @@ impl WaitingView {
             let call_id = call.id.to_string();
             let tool = call.tool.as_ref().map(ToString::to_string);
             match &call.state {
-                CallState::Waiting(approval) => waiting.approvals.push(WaitingApproval {
-                    id: approval.id.to_string(),
-                    call_id,
-                    tool,
-                    digest: approval.digest.to_string(),
-                    expires_at: time_text(approval.expires_at),
-                }),
+                CallState::Waiting(Awaited::Approval(awaited)) => {
+                    waiting.approvals.push(WaitingApproval::of(call_id, tool, awaited));
+                }
                 CallState::Queued if call.venue == Some(Venue::Client) => waiting.client_calls.push(WaitingCall {
                     call_id,
                     tool,
@@ -214,8 +222,15 @@ impl WaitingView {
                         deadline_at: Some(time_text(open.deadline_at)),
                     });
                 }
-                CallState::Queued | CallState::Dispatched(_) | CallState::Ended(_) => {}
+                CallState::Waiting(Awaited::Admission(_) | Awaited::Reservation)
+                | CallState::Queued
+                | CallState::Dispatched(_)
+                | CallState::Ended(_) => {}
             }
+        }
+        if let Some(pause) = session.pause() {
+            let tool = Some(toolgate_core::RAISE_TOOL.to_owned());
+            waiting.approvals.push(WaitingApproval::of(pause.call.to_string(), tool, &pause.approval));
         }
         waiting
     }
@@ -226,7 +241,8 @@ fn allowed_actions(session: &Session) -> Vec<&'static str> {
         Status::Closed => Vec::new(),
         Status::Idle => vec!["add_message", "close"],
         Status::Running | Status::WaitingClient | Status::WaitingApproval => {
-            let approvals = session.calls().iter().any(|call| matches!(call.state, CallState::Waiting(_)));
+            let asked = |state: &CallState| matches!(state, CallState::Waiting(Awaited::Approval(_)));
+            let approvals = session.pause().is_some() || session.calls().iter().any(|call| asked(&call.state));
             let decide = approvals.then_some("decide_approval");
             ["cancel", "close"].into_iter().chain(decide).collect()
         }

@@ -77,6 +77,13 @@ async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: Sessi
         clock,
         node,
         master: MasterKey::from_bytes([7; 32]),
+        hooks: Arc::new(
+            toolgate_server::hooks::HttpHooks::new(
+                toolgate_server::tools::AddressPolicy::Private,
+                Arc::new(toolgate_proposers::EnvSecrets),
+            )
+            .unwrap(),
+        ),
         models: Proposers::new().unwrap(),
         tools: Arc::new(Tools::new(
             HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::new(SystemClock))
@@ -105,6 +112,8 @@ fn request(profile: &str) -> OpenRequest {
         label: None,
         capabilities: BTreeSet::new(),
         limits: Narrowed::default(),
+        control: None,
+        dry_run: false,
         output_schema: None,
         prompt: "go".to_owned(),
         metadata: BTreeMap::new(),

@@ -1,8 +1,10 @@
 //! The stored form of an approval's content, sealed under the session's key. What is not here: the row around it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use toolgate_core::event::ApprovalVerb;
-use toolgate_core::id::{Sha256Digest, ToolId};
+use toolgate_core::id::{ActorId, Sha256Digest, ToolId};
 use toolgate_core::json::Json;
 use toolgate_core::tool::Venue;
 
@@ -34,6 +36,16 @@ pub struct ApprovalBody {
     pub answer: Option<ApprovalVerb>,
     /// The approver's words.
     pub message: Option<String>,
+    /// Different people that must approve.
+    #[serde(default = "one")]
+    pub approvers: u32,
+    /// Who has approved so far.
+    #[serde(default)]
+    pub approved_by: BTreeSet<ActorId>,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 impl Codec {

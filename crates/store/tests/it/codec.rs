@@ -46,6 +46,7 @@ fn ended(call: &CallId, output: &str) -> Event {
         attempt: 1,
         end: CallEnd::Outcome(OutcomeStatus::Ok),
         cause: EndCause::Reported(reporter()),
+        reason: None,
         replaced_by: None,
         output_bytes: output.size(),
         content: EndedContent {
@@ -57,19 +58,22 @@ fn ended(call: &CallId, output: &str) -> Event {
 
 /// An approval whose edited arguments are redacted in the content and whole in the seal.
 fn edited(call: &CallId, approval: ApprovalId) -> Event {
-    Event::ApprovalDecided(ApprovalDecided {
+    Event::ApprovalDecided(Box::new(ApprovalDecided {
         approval,
         call: call.clone(),
         by: actor("bob"),
         digest: digest("what was seen"),
         decision: ApprovalVerb::Edit,
+        missing: 0,
+        grant: None,
+        raises: Vec::new(),
         content: ApprovalContent {
             message: Some("use the other account".to_owned()),
             args: Some(Json::parse("{\"password\":null}").unwrap()),
             redacted: true,
         },
         sealed: BTreeMap::from([(call.clone(), Json::parse("{\"password\":\"hunter2\"}").unwrap())]),
-    })
+    }))
 }
 
 struct Bench {
@@ -171,14 +175,16 @@ fn columns_and_marks_follow_the_event() {
     let call = bench.call.clone();
     let approval = bench.approval.clone();
     let Event::ApprovalDecided(edit) = edited(&call, approval) else { panic!("not an approval") };
-    let approve = Event::ApprovalDecided(ApprovalDecided { decision: ApprovalVerb::Approve, ..edit.clone() });
+    let of = |missing| ApprovalDecided { decision: ApprovalVerb::Approve, missing, ..(*edit).clone() };
+    let (first, last) = (Event::ApprovalDecided(Box::new(of(1))), Event::ApprovalDecided(Box::new(of(0))));
     let dispatched = Event::CallDispatched(CallDispatched {
         call: call.clone(),
         run: 1,
         step: 2,
         dispatch: Dispatch { attempt: 1, deadline_at: AT, instance: None },
     });
-    let rows = bench.write(&[Event::ApprovalDecided(edit), approve, dispatched, ended(&call, "x"), message("y")]);
+    let rows =
+        bench.write(&[Event::ApprovalDecided(edit.clone()), first, last, dispatched, ended(&call, "x"), message("y")]);
     let marks: Vec<_> = rows
         .iter()
         .map(|row| (row.marks.decision, row.marks.allow, row.marks.dispatch_attempt, row.marks.terminal))
@@ -187,14 +193,15 @@ fn columns_and_marks_follow_the_event() {
         marks,
         [
             (false, false, None, false),
+            (false, false, None, false),
             (false, true, None, false),
             (false, false, Some(1), false),
             (false, false, None, true),
             (false, false, None, false),
         ]
     );
-    assert!(rows[..4].iter().all(|row| row.call.as_ref() == Some(&call)));
-    assert_eq!((rows[3].kind.as_str(), rows[3].run, rows[3].step), ("call_ended", Some(1), Some(2)));
+    assert!(rows[..5].iter().all(|row| row.call.as_ref() == Some(&call)));
+    assert_eq!((rows[4].kind.as_str(), rows[4].run, rows[4].step), ("call_ended", Some(1), Some(2)));
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn ended(call: &CallId, output: Option<Output>) -> Event {
         attempt: 1,
         end: CallEnd::Outcome(OutcomeStatus::Ok),
         cause: EndCause::Reported(Reporter::Server),
+        reason: None,
         replaced_by: None,
         output_bytes: output.as_ref().map_or(0, Output::size),
         content: EndedContent {

@@ -43,7 +43,7 @@ fn a_rejected_call_neither_runs_nor_waits() {
     assert_eq!(ruling.decision, Decision::Reject);
     assert!(ruling.why.starts_with("tool_not_allowlisted"), "{}", ruling.why);
     assert!(matches!(stage.run(&ruling, &json!({}), &Value::Null, None), Err(DojoError::Stuck(_))));
-    assert!(matches!(stage.answer(&ruling, ApprovalDecision::Approve), Err(DojoError::Stuck(_))));
+    assert!(matches!(stage.answer(&ruling, ApprovalDecision::Approve { grant: None }), Err(DojoError::Stuck(_))));
     assert!(stage.finish().is_ok());
 }
 

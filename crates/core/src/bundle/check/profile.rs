@@ -44,7 +44,14 @@ impl Check {
             self.harness(&format!("{path}/harness"), harness);
         }
         self.range(format!("{path}/approval/expires_ms"), profile.approval.expires_ms, 1_000, 2_592_000_000);
+        self.range(format!("{path}/approval/approvers"), u64::from(profile.approval.approvers), 1, 8);
+        if let Some(remind_ms) = profile.approval.remind_ms {
+            self.range(format!("{path}/approval/remind_ms"), remind_ms, 1_000, 2_592_000_000);
+        }
         self.approval(path, profile);
+        self.budgets(bundle, path, profile);
+        self.termination(bundle, path, profile);
+        self.prompts(path, profile);
         if profile.on_reject.get(&RejectReason::CrossTenantDenied) == Some(&OnReject::Feedback) {
             self.fault(
                 format!("{path}/on_reject/cross_tenant_denied"),
@@ -60,6 +67,48 @@ impl Check {
                     bundle.output_schemas.insert(name.clone(), schema);
                 }
                 Err(fault) => self.fault(format!("{path}/output_schema{}", fault.pointer), "schema", fault.detail),
+            }
+        }
+    }
+
+    /// Each termination rule names exactly one condition, which can come true.
+    fn termination(&mut self, bundle: &Bundle, path: &str, profile: &Profile) {
+        for (name, rule) in &profile.end_when {
+            let at = format!("{path}/end_when/{name}");
+            let named = [rule.outcomes.is_some(), rule.refused.is_some(), rule.evidence.is_some()];
+            if named.into_iter().filter(|named| *named).count() != 1 {
+                self.fault(&at, "one_condition", "names not exactly one of `outcomes`, `refused` and `evidence`");
+            }
+            let counts = [
+                rule.outcomes.as_ref().map(|count| count.at_least),
+                rule.refused.as_ref().map(|count| count.at_least),
+                rule.evidence.as_ref().map(|count| count.at_least),
+            ];
+            for count in counts.into_iter().flatten() {
+                self.range(format!("{at}/at_least"), u64::from(count), 1, 10_000);
+            }
+            let tool = rule.outcomes.as_ref().and_then(|count| count.tool.as_ref());
+            if let Some(tool) = tool.filter(|tool| !profile.tools.contains(tool)) {
+                let detail = format!("`{tool}` is no tool of this profile");
+                self.fault(format!("{at}/outcomes/tool"), "tool_exists", detail);
+            }
+            if let Some(tag) = rule.evidence.as_ref().map(|count| &count.tag) {
+                let carried =
+                    profile.tools.iter().filter_map(|id| bundle.tools.get(id)).any(|tool| tool.def.tags.contains(tag));
+                if !carried {
+                    self.fault(format!("{at}/evidence/tag"), "reachable", "no tool of the profile carries this tag");
+                }
+            }
+        }
+    }
+
+    /// Prompt hooks may name only values that exist.
+    fn prompts(&mut self, path: &str, profile: &Profile) {
+        for (name, text) in [("before", &profile.prompt.before), ("after", &profile.prompt.after)] {
+            if let Some(unknown) = text.as_deref().and_then(crate::transcript::unknown_value) {
+                let known = crate::transcript::VALUES.join("`, `");
+                let detail = format!("`{{{{{unknown}}}}}` is no value; there are `{known}`");
+                self.fault(format!("{path}/prompt/{name}"), "prompt_value", detail);
             }
         }
     }
@@ -111,6 +160,17 @@ impl Check {
                     format!("`{model}` is no model of this bundle"),
                 );
             }
+        }
+        for (place, id) in consensus.by_tool.keys().map(|id| (format!("{path}/consensus/by_tool/{id}"), id)) {
+            if !profile.tools.contains(id) {
+                self.fault(place, "tool_exists", "is no tool of this profile");
+            }
+        }
+        let by_risk = consensus.by_risk.iter().map(|(risk, votes)| (format!("by_risk/{}", risk.code()), votes));
+        let by_tool = consensus.by_tool.iter().map(|(id, votes)| (format!("by_tool/{id}"), votes));
+        for (name, votes) in by_risk.chain(by_tool) {
+            self.range(format!("{path}/consensus/{name}/n"), u64::from(votes.n), 1, 9);
+            self.range(format!("{path}/consensus/{name}/k"), u64::from(votes.k), 1, u64::from(votes.n));
         }
         let calls = profile.harness.as_ref().and_then(|harness| harness.max_model_calls);
         if calls.is_some_and(|calls| calls < consensus.n) {

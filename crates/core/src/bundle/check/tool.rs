@@ -17,6 +17,9 @@ impl Check {
                 format!("differs from its key `{id}`; write the same or leave it out"),
             );
         }
+        if id.as_str().starts_with("toolgate.") {
+            self.fault(&path, "reserved", "ids that begin with `toolgate.` are Toolgate's own");
+        }
         self.range(format!("{path}/description"), def.description.chars().count() as u64, 1, 4_096);
         self.range(format!("{path}/timeout_ms"), def.timeout_ms, 1, 900_000);
         self.range(format!("{path}/max_output_bytes"), def.max_output_bytes, 1, 8 * 1_024 * 1_024);

@@ -14,7 +14,7 @@ use crate::caller::Scope;
 use crate::channel::follow::{Followed, stream_event};
 use crate::error::{ApiError, ErrorCode};
 use crate::sessions::Opened;
-use crate::wire::approval::{DecideApproval, Verdict};
+use crate::wire::approval::{DecideApproval, GrantRequest, Verdict};
 use crate::wire::frame::{Approval, ApprovalVerdict, Cancel, Message, Request, SessionCursor};
 use crate::wire::session::{LimitsAsked, StartSession, checked_text};
 
@@ -36,6 +36,8 @@ impl Driver {
                 max_model_calls: limits.max_model_calls,
                 deadline_ms: limits.deadline_ms,
             },
+            control: frame.control,
+            dry_run: frame.dry_run,
             output_schema: frame.output_schema,
             metadata: frame.metadata,
         };
@@ -72,13 +74,21 @@ impl Driver {
             ApprovalVerdict::Approve => Verdict::Approve,
             ApprovalVerdict::Deny => Verdict::Deny,
             ApprovalVerdict::Edit => Verdict::Edit,
+            ApprovalVerdict::Revoke => Verdict::Revoke,
         };
-        let (message, arguments) = (frame.message, frame.arguments);
-        let decision =
-            DecideApproval { decision: verdict, digest: frame.digest, message, arguments }.into_decision()?;
+        let decision = DecideApproval {
+            decision: verdict,
+            digest: frame.digest,
+            bundle: frame.bundle,
+            grant: frame.grant.map(|grant| GrantRequest { open: grant.open, ttl_ms: grant.ttl_ms }),
+            message: frame.message,
+            arguments: frame.arguments,
+        }
+        .into_decision()?;
         let approval = frame.approval_id;
         let by = connection.caller.actor.clone();
-        let answer = ApprovalAnswer { approval: approval.clone(), by, digest: frame.digest, decision };
+        let answer =
+            ApprovalAnswer { approval: approval.clone(), by, digest: frame.digest, bundle: frame.bundle, decision };
         let done = self.submit_answered(frame.session_id, frame.frame_id, Input::Approval(answer)).await;
         let unknown = ErrorCode::Refused(RefusalCode::UnknownApproval);
         match done {
@@ -132,11 +142,14 @@ impl Driver {
 /// What a second answer to an approval is told.
 fn settled(status: ApprovalStatus) -> ApiError {
     match status {
-        ApprovalStatus::Expired => ApiError::new(ErrorCode::ApprovalExpired, "nobody decided in time"),
+        ApprovalStatus::Expired => {
+            ApiError::new(ErrorCode::Refused(RefusalCode::ApprovalExpired), "nobody decided in time")
+        }
         ApprovalStatus::Pending
         | ApprovalStatus::Approved
         | ApprovalStatus::Denied
         | ApprovalStatus::Edited
+        | ApprovalStatus::Revoked
         | ApprovalStatus::Cancelled => {
             let code = ErrorCode::Refused(RefusalCode::ApprovalClosed);
             ApiError::new(code, format!("the approval is {} already", status.as_str()))

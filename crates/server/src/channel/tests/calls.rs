@@ -176,5 +176,5 @@ async fn an_approval_is_decided_once_and_only_as_shown() {
     let offer = ide.until("ApprovedToolCall").await;
     assert_eq!(offer["tool"], "careful");
     human.send(answer("c", "deny", &asked["digest"])).await;
-    assert_eq!(human.error().await, ("approval_closed".to_owned(), json!("c")));
+    assert_eq!(human.error().await, ("approval_used".to_owned(), json!("c")));
 }

@@ -47,7 +47,7 @@ fn bundle() -> Value {
         "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 60000},
         "profiles": {
             "client": {"tools": ["terminal"], "model": "client"},
-            "careful": {"tools": ["careful"], "model": "careful"},
+            "careful": {"tools": ["careful"], "model": "careful", "approval": {"self_approval": true}},
             "talk": {"tools": ["terminal"], "model": "talk"}
         }
     })
@@ -86,6 +86,13 @@ impl World {
             clock: clock.clone(),
             node,
             master: MasterKey::from_bytes([7; 32]),
+            hooks: Arc::new(
+                crate::hooks::HttpHooks::new(
+                    crate::tools::AddressPolicy::Private,
+                    Arc::new(toolgate_proposers::EnvSecrets),
+                )
+                .unwrap(),
+            ),
             models: Proposers::new().unwrap(),
             tools: Arc::new(Tools::new(http)),
             bundles: Bundles::default(),

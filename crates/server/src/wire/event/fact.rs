@@ -9,12 +9,19 @@ use utoipa::ToSchema;
 
 use crate::wire::RawJson;
 
+mod admission;
+mod budget;
 mod call;
 
+pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpenedView};
+pub use budget::{
+    AmountView, BallotBudgetView, BudgetReserved, BudgetSettled, ChargeView, RaiseContent, RaiseView,
+    ReservationAnswered, RunPaused,
+};
 pub use call::{
-    ApprovalContent, ApprovalDecided, ApprovalOpenedView, BlobView, CallAcknowledged, CallContent, CallDecided,
-    CallEnded, CedarView, DispatchView, EndedContent, FindingView, OutcomeRefused, OutputView, PolicyView,
-    ReporterView,
+    ApprovalContent, ApprovalDecided, ApprovalOpenedView, ApprovalReminded, BlobView, CallAcknowledged, CallContent,
+    CallDecided, CallEnded, CedarView, DispatchView, EndedContent, FindingView, GrantView, OutcomeRefused, OutputView,
+    PolicyView, ReporterView,
 };
 
 /// What happened.
@@ -45,8 +52,20 @@ pub enum Fact {
     CallAcknowledged(CallAcknowledged),
     /// A call ended; its one terminal record.
     CallEnded(Box<CallEnded>),
+    /// An admission hook answered, or gave no usable answer.
+    AdmissionAnswered(Box<AdmissionAnswered>),
     /// An approver decided.
-    ApprovalDecided(ApprovalDecided),
+    ApprovalDecided(Box<ApprovalDecided>),
+    /// An approval is still open after the time that the profile names.
+    ApprovalReminded(ApprovalReminded),
+    /// What a round of ballots may cost was set aside.
+    BudgetReserved(BudgetReserved),
+    /// The tenant's ledger answered.
+    ReservationAnswered(ReservationAnswered),
+    /// The ledger has taken what was really spent.
+    BudgetSettled(BudgetSettled),
+    /// The run stands at a bound that a human may raise.
+    RunPaused(Box<RunPaused>),
     /// A step without calls is over.
     StepEnded(StepEnded),
     /// A run is over.
@@ -86,6 +105,10 @@ pub struct SessionOpened {
     pub capabilities: BTreeSet<String>,
     /// Narrower bounds asked for.
     pub limits: NarrowedView,
+    /// Which calls a human is asked about, when the session wants more than its profile: `none`, `risky` or `all`.
+    pub control: Option<&'static str>,
+    /// Nothing is executed, whatever the profile says.
+    pub dry_run: bool,
     /// Version of the deciding behaviour.
     pub rules_version: u32,
     /// W3C trace context of the request.
@@ -223,6 +246,10 @@ pub struct LimitsView {
     pub repeat_limit: u32,
     /// Ballots per round.
     pub ballots: u32,
+    /// Tokens of prompts and answers; absent means no bound.
+    pub max_tokens: Option<u64>,
+    /// Money in millionths of a dollar; absent means no bound.
+    pub max_cost_microusd: Option<u64>,
 }
 
 /// A model answered.
@@ -246,6 +273,10 @@ pub struct BallotReceived {
     pub usage: UsageView,
     /// The model the provider reported.
     pub model: Option<String>,
+    /// What it cost in millionths of a dollar, by the model's prices; absent when the provider did not say what it spent.
+    pub cost_microusd: Option<u64>,
+    /// What counts against the budgets: what it cost, or what was set aside where that is unknown.
+    pub charged: AmountView,
     /// The answer.
     pub content: BallotContent,
 }

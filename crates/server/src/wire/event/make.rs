@@ -1,7 +1,7 @@
 //! Fills the wire's forms from the domain's events: one match, no field forgotten silently. What is not here: the forms.
 
 use toolgate_core::event::{
-    self, ApprovalOpened, ApprovalVerb, CallEnd, ConsensusResult, Dispatch, EndCause, Event, Limits, Recorded,
+    self, ApprovalOpened, CallEnd, ConsensusResult, Dispatch, EndCause, Event, Limits, Recorded,
 };
 use toolgate_core::input::{Narrowed, Reporter};
 use toolgate_core::json::Json;
@@ -9,13 +9,14 @@ use toolgate_core::output::{Body, Output};
 use toolgate_core::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs, ProposedCall, Usage};
 use toolgate_core::tool::{ToolClass, Venue};
 
+use super::control::control_word;
 use super::fact::{
-    ApprovalContent, ApprovalDecided, ApprovalOpenedView, BallotContent, BallotReceived, BlobView, CallAcknowledged,
-    CallContent, CallDecided, CallEnded, ClassificationContent, ClassificationReceived, ClientAttached,
-    ConsensusDecided, DeficitView, DispatchView, EndedContent, Fact, LimitsView, MessageReceived, NarrowedView,
-    OpenedContent, OutcomeRefused, OutputView, OwnerChanged, PolicyView, ProfileChosen, ProposedCallView, ReporterView,
-    RunContent, RunEnded, RunStarted, SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent,
-    Ticked, UsageView,
+    AdmissionOpenedView, ApprovalContent, ApprovalDecided, ApprovalOpenedView, BallotContent, BallotReceived, BlobView,
+    BudgetSettled, CallAcknowledged, CallContent, CallDecided, CallEnded, ChargeView, ClassificationContent,
+    ClassificationReceived, ClientAttached, ConsensusDecided, DeficitView, DispatchView, EndedContent, Fact, GrantView,
+    LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView, OwnerChanged, PolicyView,
+    ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded, RunStarted, SessionClosed,
+    SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
 };
 use crate::wire::{RawJson, time_text};
 
@@ -49,7 +50,13 @@ impl From<&Event> for Fact {
                 Self::CallAcknowledged(CallAcknowledged { attempt: e.attempt, client_id: e.instance.to_string() })
             }
             Event::CallEnded(e) => Self::CallEnded(Box::new(ended(e))),
-            Event::ApprovalDecided(e) => Self::ApprovalDecided(approval(e)),
+            Event::ApprovalDecided(e) => Self::ApprovalDecided(Box::new(approval(e))),
+            Event::AdmissionAnswered(e) => Self::AdmissionAnswered(Box::new(super::control::admission(e))),
+            Event::ApprovalReminded(e) => Self::ApprovalReminded(super::control::reminded(e)),
+            Event::BudgetReserved(e) => Self::BudgetReserved(super::control::reserved(e)),
+            Event::ReservationAnswered(e) => Self::ReservationAnswered(super::control::answered(e)),
+            Event::BudgetSettled(e) => Self::BudgetSettled(BudgetSettled { settled: e.settled.clone() }),
+            Event::RunPaused(e) => Self::RunPaused(Box::new(super::control::paused(e))),
             Event::StepEnded(e) => Self::StepEnded(StepEnded {
                 reason: e.reason.code(),
                 deficits: e
@@ -109,6 +116,8 @@ fn opened(e: &event::SessionOpened) -> SessionOpened {
         ceiling: e.ceiling.as_ref().map(|names| names.iter().map(ToString::to_string).collect()),
         capabilities: e.capabilities.iter().map(ToString::to_string).collect(),
         limits: (&e.limits).into(),
+        control: e.control.map(control_word),
+        dry_run: e.dry_run,
         rules_version: e.rules_version,
         trace: e.trace.clone(),
         content: OpenedContent {
@@ -144,6 +153,8 @@ fn ballot(e: &event::BallotReceived) -> BallotReceived {
         calls: e.calls,
         usage: (&e.usage).into(),
         model: e.model.clone(),
+        cost_microusd: e.cost_microusd,
+        charged: (&e.charged).into(),
         content: BallotContent {
             redacted: e.content.redacted.iter().map(ToString::to_string).collect(),
             ..ballot_content(&e.content.ballot)
@@ -205,6 +216,8 @@ fn decided(e: &event::CallDecided) -> CallDecided {
     CallDecided {
         index: e.index,
         edited_from: e.edited_from.as_ref().map(ToString::to_string),
+        edited_by: e.edited_by.as_ref().map(ToString::to_string),
+        rewritten_by: e.rewritten_by.as_ref().map(ToString::to_string),
         tool: e.tool.as_ref().map(ToString::to_string),
         tool_version: e.tool_version.as_ref().map(ToString::to_string),
         venue: e.venue.map(venue_word),
@@ -217,6 +230,8 @@ fn decided(e: &event::CallDecided) -> CallDecided {
         replay_of: e.replay_of.as_ref().map(ToString::to_string),
         dispatch: e.dispatch.as_ref().map(DispatchView::from),
         approval: e.approval.as_ref().map(ApprovalOpenedView::from),
+        admission: e.admission.as_ref().map(AdmissionOpenedView::from),
+        granted_by: e.granted_by.as_ref().map(ToString::to_string),
         policy: e.policy.as_ref().map(PolicyView::from),
         ends_run: e.ends_run,
         args_bytes: e.args_bytes,
@@ -226,6 +241,7 @@ fn decided(e: &event::CallDecided) -> CallDecided {
             args_hash: e.content.args_hash.as_ref().map(ToString::to_string),
             redacted: e.content.redacted,
             derived: raw(e.content.derived.as_ref()),
+            charges: e.content.charges.iter().map(ChargeView::from).collect(),
             idempotency_key: e.content.idempotency_key.clone(),
             detail: e.content.detail.clone(),
         },
@@ -248,8 +264,12 @@ fn ended(e: &event::CallEnded) -> CallEnded {
             | EndCause::RunEnded
             | EndCause::Approver
             | EndCause::ApprovalExpired
-            | EndCause::Replayed => None,
+            | EndCause::Replayed
+            | EndCause::Admission
+            | EndCause::Ledger
+            | EndCause::DryRun => None,
         },
+        reason: e.reason.map(toolgate_core::reason::RejectReason::code),
         replaced_by: e.replaced_by.as_ref().map(ToString::to_string),
         output_bytes: e.output_bytes,
         content: EndedContent {
@@ -265,11 +285,10 @@ fn approval(e: &event::ApprovalDecided) -> ApprovalDecided {
         approval_id: e.approval.to_string(),
         by: e.by.to_string(),
         digest: e.digest.to_string(),
-        decision: match e.decision {
-            ApprovalVerb::Approve => "approve",
-            ApprovalVerb::Deny => "deny",
-            ApprovalVerb::Edit => "edit",
-        },
+        decision: e.decision.code(),
+        missing: e.missing,
+        grant: e.grant.as_ref().map(GrantView::from),
+        raises: e.raises.iter().map(RaiseView::from).collect(),
         content: ApprovalContent {
             message: e.content.message.clone(),
             args: raw(e.content.args.as_ref()),
@@ -302,6 +321,9 @@ const fn cause_word(cause: &EndCause) -> &'static str {
         EndCause::Approver => "approver",
         EndCause::ApprovalExpired => "approval_expired",
         EndCause::Replayed => "replayed",
+        EndCause::Admission => "admission",
+        EndCause::Ledger => "ledger",
+        EndCause::DryRun => "dry_run",
     }
 }
 
@@ -338,6 +360,8 @@ impl From<&ApprovalOpened> for ApprovalOpenedView {
             id: approval.id.to_string(),
             expires_at: time_text(approval.expires_at),
             digest: approval.digest.to_string(),
+            approvers: approval.approvers,
+            approved_by: approval.approved_by.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -354,6 +378,8 @@ impl From<&Limits> for LimitsView {
             max_parse_failures: limits.max_parse_failures,
             repeat_limit: limits.repeat_limit,
             ballots: limits.ballots,
+            max_tokens: limits.max_tokens,
+            max_cost_microusd: limits.max_cost_microusd,
         }
     }
 }

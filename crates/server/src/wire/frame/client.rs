@@ -8,6 +8,8 @@ use serde_json::Value;
 use toolgate_core::id::{ApprovalId, CallId, Capability, ClientInstance, Label, ProfileName, SessionId, Sha256Digest};
 use toolgate_core::json::Json;
 
+use crate::wire::session::ControlAsked;
+
 /// Who the client is and what it follows.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -94,6 +96,12 @@ pub struct Request {
     /// Narrower bounds than the profile's.
     #[serde(default)]
     pub limits: RequestLimits,
+    /// Which calls a human is asked about besides those whose tool or rule asks; never fewer than the profile asks.
+    #[serde(default)]
+    pub control: Option<ControlAsked>,
+    /// Decide and record, and execute nothing.
+    #[serde(default)]
+    pub dry_run: bool,
     /// JSON Schema that the final output must match.
     #[serde(default)]
     pub output_schema: Option<Value>,
@@ -257,6 +265,13 @@ pub struct Approval {
     /// Digest of what the approver was shown.
     #[schemars(with = "String", regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
     pub digest: Sha256Digest,
+    /// The bundle under which it was looked at; another one than the session's is refused.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
+    pub bundle: Option<Sha256Digest>,
+    /// With `approve`: leave for further calls of the session as well.
+    #[serde(default)]
+    pub grant: Option<ApprovalGrant>,
     /// With `deny`: words for the model and the record.
     #[serde(default)]
     #[schemars(length(max = 2000))]
@@ -266,7 +281,7 @@ pub struct Approval {
     pub arguments: Option<Value>,
 }
 
-/// The three answers to an approval.
+/// The answers to an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalVerdict {
@@ -276,6 +291,20 @@ pub enum ApprovalVerdict {
     Deny,
     /// Run it with other arguments.
     Edit,
+    /// Take an approval back, with what it granted, as far as nothing was sent on it.
+    Revoke,
+}
+
+/// Leave for further calls of the session: the same tool with the same arguments, but for those left open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalGrant {
+    /// Top-level arguments that may have any value.
+    #[serde(default)]
+    pub open: BTreeSet<String>,
+    /// How long it holds in milliseconds, 1,000 to 2,592,000,000; absent means a day.
+    #[serde(default)]
+    pub ttl_ms: Option<u64>,
 }
 
 /// Stops a session's run.

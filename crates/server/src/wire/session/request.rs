@@ -8,6 +8,7 @@ use serde_json::Value;
 use toolgate_core::id::{Capability, Label, ProfileName, Sha256Digest};
 use toolgate_core::input::Narrowed;
 use toolgate_core::json::Json;
+use toolgate_core::profile::ControlMode;
 use utoipa::ToSchema;
 
 use crate::error::{ApiError, ErrorCode};
@@ -50,6 +51,12 @@ pub struct StartSession {
     /// Narrower bounds than the profile's.
     #[serde(default)]
     pub limits: LimitsAsked,
+    /// Which calls a human is asked about besides those whose tool or rule asks; never fewer than the profile asks.
+    #[serde(default)]
+    pub control: Option<ControlAsked>,
+    /// Decide and record, and execute nothing.
+    #[serde(default)]
+    pub dry_run: bool,
     /// JSON Schema that the final output must match.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
@@ -57,6 +64,28 @@ pub struct StartSession {
     /// Free metadata for people: at most 32 entries, keys of 64 bytes, values of 1,024 bytes.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
+}
+
+/// Which calls a human is asked about besides those whose tool or rule asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlAsked {
+    /// None.
+    None,
+    /// Those of tools whose risk is high.
+    Risky,
+    /// All.
+    All,
+}
+
+impl From<ControlAsked> for ControlMode {
+    fn from(asked: ControlAsked) -> Self {
+        match asked {
+            ControlAsked::None => Self::None,
+            ControlAsked::Risky => Self::Risky,
+            ControlAsked::All => Self::All,
+        }
+    }
 }
 
 /// Narrower bounds; each at least 1 and no wider than the profile's.
@@ -100,6 +129,8 @@ impl StartSession {
                 max_model_calls: self.limits.max_model_calls,
                 deadline_ms: self.limits.deadline_ms,
             },
+            control: self.control.map(ControlMode::from),
+            dry_run: self.dry_run,
             output_schema: self.output_schema.as_ref().map(Json::from_value),
             prompt: self.prompt,
             metadata: self.metadata,

@@ -83,11 +83,14 @@ async fn an_approval_is_used_once_and_the_second_answer_is_the_recorded_one() {
         (&answer["decision"], &answer["status"], &answer["settled_by"]),
         (&json!("approve"), &json!("approved"), &json!("alice"))
     );
-    let second = decide(&approver, &approval, json!({"decision": "deny", "digest": approval["digest"]}))
+    let second = decide(&approver, &approval, json!({"decision": "approve", "digest": approval["digest"]}))
         .await
         .expect(200)
         .json();
     assert_eq!(second, answer);
+    decide(&approver, &approval, json!({"decision": "deny", "digest": approval["digest"]}))
+        .await
+        .problem(409, "approval_used");
     let path = format!("/v1/sessions/{}", id(&session));
     let ended = super::world::WAIT;
     let done = tokio::time::timeout(ended, async {
@@ -103,7 +106,7 @@ async fn an_approval_is_used_once_and_the_second_answer_is_the_recorded_one() {
     let events = done.await.expect("the run ends");
     assert_eq!(events.iter().filter(|e| e["type"] == "approval_decided").count(), 1);
     let shown = caller.get(&format!("/v1/approvals/{}", id(&approval))).await.expect(200).json();
-    assert_eq!((&shown["decision"], &shown["allowed_decisions"]), (&json!("approve"), &json!([])));
+    assert_eq!((&shown["decision"], &shown["allowed_decisions"]), (&json!("approve"), &json!(["revoke"])));
 }
 
 #[tokio::test]

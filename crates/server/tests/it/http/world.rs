@@ -79,7 +79,7 @@ pub(super) fn bundle() -> Value {
         "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 60000},
         "profiles": {
             "server": {"tools": ["add"], "model": "server"},
-            "approval": {"tools": ["echo"], "model": "approval"},
+            "approval": {"tools": ["echo"], "model": "approval", "approval": {"self_approval": true}},
             "login": {"tools": ["login"], "model": "login"},
             "client": {"tools": ["terminal"], "model": "client"}
         }
@@ -101,6 +101,13 @@ impl World {
             clock: Arc::clone(&shared),
             node,
             master: MasterKey::from_bytes([7; 32]),
+            hooks: Arc::new(
+                toolgate_server::hooks::HttpHooks::new(
+                    toolgate_server::tools::AddressPolicy::Private,
+                    Arc::new(toolgate_proposers::EnvSecrets),
+                )
+                .unwrap(),
+            ),
             models: Proposers::new().unwrap(),
             tools: Arc::new(Tools::new(runner.unwrap())),
             bundles: Bundles::default(),

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::{AdmissionOpenedView, ChargeView, RaiseView};
 use crate::wire::RawJson;
 
 /// A call was allowed, rejected or escalated.
@@ -14,8 +15,12 @@ use crate::wire::RawJson;
 pub struct CallDecided {
     /// Place within the step, from 0.
     pub index: u32,
-    /// The call whose approver wrote these arguments instead.
+    /// The call whose approver or admission hook wrote these arguments instead.
     pub edited_from: Option<String>,
+    /// The approver who wrote them.
+    pub edited_by: Option<String>,
+    /// The admission hook that wrote them.
+    pub rewritten_by: Option<String>,
     /// The tool, if it exists.
     pub tool: Option<String>,
     /// Hash of its contract.
@@ -38,8 +43,12 @@ pub struct CallDecided {
     pub replay_of: Option<String>,
     /// The dispatch, when nothing is awaited.
     pub dispatch: Option<DispatchView>,
-    /// What a human must decide, when escalated.
+    /// What a human must decide, when escalated and no hook is asked before.
     pub approval: Option<ApprovalOpenedView>,
+    /// The hooks that must let it pass before anything else happens.
+    pub admission: Option<AdmissionOpenedView>,
+    /// The earlier approval that covers it.
+    pub granted_by: Option<String>,
     /// What the policies found, where the bundle has any and the call came so far.
     pub policy: Option<PolicyView>,
     /// Whether the rejection ends the run.
@@ -65,6 +74,8 @@ pub struct CallContent {
     /// Fields that the contract derives from the arguments, as policies read them.
     #[schema(value_type = RawJson)]
     pub derived: Option<RawJson>,
+    /// What the tenant's ledger must grant before it may be sent.
+    pub charges: Vec<ChargeView>,
     /// The caller's idempotency key towards the tool.
     pub idempotency_key: Option<String>,
     /// What would change the answer.
@@ -138,6 +149,10 @@ pub struct ApprovalOpenedView {
     pub expires_at: String,
     /// Digest of what exactly is approved.
     pub digest: String,
+    /// Different people that must approve.
+    pub approvers: u32,
+    /// Who has approved it already: the author of an edit.
+    pub approved_by: BTreeSet<String>,
 }
 
 /// A client took a call over.
@@ -155,13 +170,15 @@ pub struct CallEnded {
     /// The last attempt; 0 when never dispatched.
     pub attempt: u32,
     /// `ok`, `failed`, `timed_out`, `denied_by_client`, `indeterminate`; or, never executed, `rejected`, `denied`,
-    /// `expired`, `cancelled`, `run_ended`.
+    /// `expired`, `cancelled`, `run_ended`, `dry_run`.
     pub status: &'static str,
     /// Whether it was dispatched at all.
     pub dispatched: bool,
     /// What closed it: `reported`, `timeout`, `cancelled`, `owner_lost`, `client_lost`, `run_ended`, `approver`,
-    /// `approval_expired` or `replayed`.
+    /// `approval_expired`, `replayed`, `admission`, `ledger` or `dry_run`.
     pub cause: &'static str,
+    /// The reason code of a call that was allowed or escalated and is not executed.
+    pub reason: Option<&'static str>,
     /// Who reported it.
     pub reporter: Option<ReporterView>,
     /// The edited call that takes its place.
@@ -233,10 +250,36 @@ pub struct ApprovalDecided {
     pub by: String,
     /// Digest of what they saw.
     pub digest: String,
-    /// `approve`, `deny` or `edit`.
+    /// `approve`, `deny`, `edit` or `revoke`.
     pub decision: &'static str,
+    /// Approvals of other people that are still missing; 0 settles it.
+    pub missing: u32,
+    /// Equal calls of the session that need no further approval.
+    pub grant: Option<GrantView>,
+    /// The bounds that it raises.
+    pub raises: Vec<RaiseView>,
     /// Their words and arguments.
     pub content: ApprovalContent,
+}
+
+/// Leave for further calls: the same tool with the same arguments, but for those left open.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct GrantView {
+    /// Top-level arguments that may have any value.
+    pub open: BTreeSet<String>,
+    /// When it ends.
+    pub expires_at: String,
+}
+
+/// An approval is still open.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct ApprovalReminded {
+    /// The approval.
+    pub approval_id: String,
+    /// 1 for the first reminder.
+    pub reminder: u32,
+    /// When the approval lapses.
+    pub expires_at: String,
 }
 
 /// What an approver wrote.

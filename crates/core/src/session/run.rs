@@ -1,0 +1,138 @@
+//! One run: its bounds, what it has spent, and what it is doing. What is not here: its calls (`call`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AwaitedApproval, Call, Spent};
+use crate::event::{Amount, Bound, Charge, Limits};
+use crate::id::{CallId, Sha256Digest, Tag};
+use crate::json::Json;
+use crate::proposal::Ballot;
+use crate::reason::Ending;
+use crate::time::Timestamp;
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its number, from 1.
+    pub no: u32,
+    /// The bounds.
+    pub limits: Limits,
+    /// When it must be over.
+    pub deadline_at: Timestamp,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Steps completed.
+    pub steps: u32,
+    /// Model calls counted, lost ones included.
+    pub model_calls: u32,
+    /// Tool calls allowed or waiting for approval, not yet refused.
+    pub tool_calls: u32,
+    /// Steps in a row in which nothing was allowed.
+    pub rejections: u32,
+    /// Unreadable answers in a row.
+    pub parse_failures: u32,
+    /// How often each canonical call was proposed.
+    pub repeats: BTreeMap<Sha256Digest, u32>,
+    /// Successes per tag.
+    pub evidence: BTreeMap<Tag, u32>,
+    /// Tokens and money spent, lost reservations included.
+    pub spent: Amount,
+    /// Pauses so far, each with an approval of its own.
+    pub pauses: u32,
+    /// Refused reports recorded.
+    pub refused_reports: u32,
+    /// The final output, once the run is done.
+    pub output: Option<Json>,
+    /// What ended the run, in a sentence.
+    pub detail: Option<String>,
+}
+
+/// What a run is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waiting for model answers.
+    Asking(Round),
+    /// Executing the calls of a step.
+    Acting(Step),
+    /// Over.
+    Ended(Ending),
+}
+
+/// A round of ballots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// The step.
+    pub step: u32,
+    /// 1, and one more for each retry without consensus.
+    pub round: u32,
+    /// 1, and one more after each take-over.
+    pub attempt: u32,
+    /// Answers so far, by number.
+    pub ballots: BTreeMap<u32, Ballot>,
+    /// What is set aside for ballots that have not come, by number.
+    pub reserved: BTreeMap<u32, Amount>,
+    /// What the tenant's ledger was asked to grant for this attempt.
+    pub charges: Vec<Charge>,
+    /// The ledger has granted it.
+    pub granted: bool,
+    /// What the ballots of this attempt really cost.
+    pub used: Spent,
+    /// The run stands still until a human raises a bound.
+    pub paused: Option<Box<Pause>>,
+    /// Ballots that agreed on the one that stands; 1 without a vote.
+    pub agreed: u32,
+}
+
+impl Round {
+    /// A round that has yet to be asked.
+    #[must_use]
+    pub fn new(step: u32, round: u32) -> Self {
+        Self {
+            step,
+            round,
+            attempt: 1,
+            ballots: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            charges: Vec::new(),
+            granted: false,
+            used: Spent::default(),
+            paused: None,
+            agreed: 1,
+        }
+    }
+}
+
+/// A run that stands at a bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Stands for the pause where lists of approvals name a call.
+    pub call: CallId,
+    /// The bound.
+    pub bound: Bound,
+    /// Its value.
+    pub limit: u64,
+    /// What is asked for, as approvers see it.
+    pub args: Json,
+    /// The question.
+    pub approval: AwaitedApproval,
+}
+
+/// A step whose calls have been decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its number, from 1.
+    pub no: u32,
+    /// How many calls the model asked for; edited ones come on top.
+    pub proposed: u32,
+    /// Ballots that agreed on it.
+    pub agreed: u32,
+    /// Its calls in order.
+    pub calls: Vec<Call>,
+    /// Whether anything was allowed, escalated or answered from the record.
+    pub any_accepted: bool,
+    /// Whether arguments of some call could not be read.
+    pub any_malformed: bool,
+}

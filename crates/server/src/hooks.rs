@@ -1,0 +1,143 @@
+//! Admission hooks: one `POST` a question to an operator's own endpoint, bounded in time and size, to a checked address.
+//! Whatever goes wrong is no usable answer, which denies. What is not here: what an answer leads to (the core), the forms of
+//! question and answer (`wire::hook`).
+
+use std::fmt;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::{Instant, timeout_at};
+use toolgate_core::bundle::HookDef;
+use toolgate_core::id::{ActorId, CallId, ProfileName, SessionId, Sha256Digest, TenantId, ToolId};
+use toolgate_core::input::AdmissionVerdict;
+use toolgate_core::json::Json;
+use toolgate_core::tool::{SECRET_PREFIX, ToolDef};
+use toolgate_proposers::SecretSource;
+use url::Url;
+
+use crate::tools::AddressPolicy;
+use crate::tools::http::{ToolSetupError, checked_client, sending_failed};
+use crate::wire::hook::{AdmissionReview, verdict};
+
+/// Bytes of an answer, at most.
+const MAX_ANSWER: usize = 1_048_576;
+
+/// A question to a hook.
+#[derive(Debug, Clone)]
+pub struct HookQuestion {
+    /// The hook.
+    pub hook: HookDef,
+    /// Owner of the session.
+    pub tenant: TenantId,
+    /// Who started it.
+    pub actor: ActorId,
+    /// The session.
+    pub session: SessionId,
+    /// The run.
+    pub run: u32,
+    /// The profile.
+    pub profile: ProfileName,
+    /// The pinned bundle.
+    pub bundle: Sha256Digest,
+    /// The call.
+    pub call: CallId,
+    /// Grows when the question is asked again.
+    pub attempt: u32,
+    /// The tool.
+    pub tool: ToolId,
+    /// Hash of its contract.
+    pub version: Sha256Digest,
+    /// Its contract.
+    pub contract: ToolDef,
+    /// A human is asked once every hook has let the call pass.
+    pub escalated: bool,
+    /// The canonical arguments.
+    pub args: Json,
+}
+
+/// Asks admission hooks. One call of `ask` is one question: an implementation never tries again by itself.
+#[async_trait]
+pub trait HookCaller: Send + Sync + Debug {
+    /// Asks a hook. Whatever goes wrong is [`AdmissionVerdict::Failed`].
+    async fn ask(&self, question: &HookQuestion) -> AdmissionVerdict;
+}
+
+/// Hooks over HTTP.
+#[derive(Clone)]
+pub struct HttpHooks {
+    client: reqwest::Client,
+    policy: AddressPolicy,
+    secrets: Arc<dyn SecretSource>,
+}
+
+impl fmt::Debug for HttpHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpHooks").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl HttpHooks {
+    /// Makes a caller under an address policy.
+    pub fn new(policy: AddressPolicy, secrets: Arc<dyn SecretSource>) -> Result<Self, ToolSetupError> {
+        Ok(Self { client: checked_client(policy)?, policy, secrets })
+    }
+
+    /// Posts a body and gives the answer's bytes; an answer other than 200 is a failure.
+    async fn post(&self, question: &HookQuestion, until: Instant) -> Result<Vec<u8>, String> {
+        let hook = &question.hook;
+        let url = Url::parse(&hook.url).map_err(|error| format!("its URL cannot be read: {error}"))?;
+        self.policy.check(&url).map_err(|error| error.to_string())?;
+        let body = serde_json::to_vec(&AdmissionReview::from(question)).map_err(|error| error.to_string())?;
+        let mut request = self
+            .client
+            .post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT_ENCODING, "identity")
+            .header("idempotency-key", format!("{}-{}-{}", question.call, hook.name, question.attempt))
+            .body(body);
+        let secret = self.secret(hook.bearer_env.as_deref())?;
+        if let Some(secret) = &secret {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose_secret()))
+                .map_err(|_| "its secret has characters that no header may carry".to_owned())?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        let late = || "it did not answer in time".to_owned();
+        let failed = |error: reqwest::Error| sending_failed(error, secret.as_ref());
+        let mut response = timeout_at(until, request.send()).await.map_err(|_| late())?.map_err(failed)?;
+        if response.status().as_u16() != 200 {
+            return Err(format!("it answered {}", response.status().as_u16()));
+        }
+        let mut answer = Vec::new();
+        while let Some(chunk) = timeout_at(until, response.chunk()).await.map_err(|_| late())?.map_err(failed)? {
+            if answer.len().saturating_add(chunk.len()) > MAX_ANSWER {
+                return Err(format!("its answer has more than {MAX_ANSWER} bytes"));
+            }
+            answer.extend_from_slice(&chunk);
+        }
+        Ok(answer)
+    }
+
+    fn secret(&self, name: Option<&str>) -> Result<Option<SecretString>, String> {
+        let Some(name) = name else { return Ok(None) };
+        if !name.starts_with(SECRET_PREFIX) {
+            return Err(format!("`bearer_env` must name a variable that begins with {SECRET_PREFIX}"));
+        }
+        self.secrets.secret(name).map(Some).ok_or_else(|| format!("the variable {name} is not set"))
+    }
+}
+
+#[async_trait]
+impl HookCaller for HttpHooks {
+    async fn ask(&self, question: &HookQuestion) -> AdmissionVerdict {
+        let until = Instant::now() + Duration::from_millis(question.hook.timeout_ms);
+        match self.post(question, until).await {
+            Ok(answer) => verdict(&answer),
+            Err(detail) => AdmissionVerdict::Failed { detail: detail.chars().take(400).collect() },
+        }
+    }
+}
