@@ -58,6 +58,7 @@ fn code_spans(text: &str) -> Vec<String> {
 fn smallest_events() -> Vec<Event> {
     let digest = format!("sha256:{}", "0".repeat(64));
     let call = format!("call_{}", "0".repeat(32));
+    let approval = format!("apr_{}", "0".repeat(32));
     let seat = json!({"run": 1, "step": 1, "round": 1, "ballot": 1, "attempt": 1});
     let ballot = json!({"verdict": {"failed": {"reason": "transport", "detail": ""}}, "text": "", "normalised": [], "usage": {}});
     let limits = json!({"max_steps": 1, "max_tool_calls": 1, "max_model_calls": 1, "deadline_ms": 1, "max_parallel_calls": 1,
@@ -85,7 +86,17 @@ fn smallest_events() -> Vec<Event> {
         json!({"kind": "call_acknowledged", "call": call, "attempt": 1, "instance": "i"}),
         ended(json!({"reported": "server"})),
         ended(json!("timeout")),
-        json!({"kind": "approval_decided", "approval": format!("apr_{}", "0".repeat(32)), "call": call, "by": "ada",
+        json!({"kind": "admission_answered", "call": call, "run": 1, "step": 1, "hook": "h", "attempt": 1, "verdict": "allow",
+            "content": {"redacted": false}}),
+        json!({"kind": "approval_reminded", "approval": approval, "call": call, "run": 1, "step": 1, "reminder": 1,
+            "expires_at": 0}),
+        json!({"kind": "budget_reserved", "run": 1, "step": 1, "round": 1, "attempt": 1, "ballots": []}),
+        json!({"kind": "reservation_answered", "purpose": {"call": {"call": call}}, "answer": "granted"}),
+        json!({"kind": "budget_settled", "settled": []}),
+        json!({"kind": "run_paused", "run": 1, "step": 1, "call": call, "bound": "max_steps", "used": 1, "limit": 1,
+            "approval": {"id": approval, "requested_at": 0, "expires_at": 0, "digest": digest},
+            "content": {"args": "{}"}}),
+        json!({"kind": "approval_decided", "approval": approval, "call": call, "by": "ada",
             "digest": digest, "decision": "deny", "content": {"redacted": false}}),
         json!({"kind": "step_ended", "run": 1, "step": 1, "reason": "malformed", "deficits": {}, "content": {"text": ""}}),
         json!({"kind": "run_ended", "run": 1, "ending": "done", "steps": 1, "tool_calls": 0, "model_calls": 1, "content": {}}),
