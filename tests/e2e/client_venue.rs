@@ -35,7 +35,7 @@ fn bundle(class: &str) -> Value {
         "profiles": {
             "work": {"tools": ["terminal"], "model": "work"},
             "quick": {"tools": ["quick"], "model": "quick"},
-            "careful": {"tools": ["careful"], "model": "careful"}
+            "careful": {"tools": ["careful"], "model": "careful", "approval": {"self_approval": true}}
         }
     })
 }

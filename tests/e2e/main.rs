@@ -13,6 +13,7 @@ mod lifecycle;
 mod listing;
 mod loops;
 mod models;
+mod observers;
 mod openapi;
 mod outputs;
 mod server_venue;

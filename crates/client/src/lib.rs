@@ -19,5 +19,5 @@ pub use error::{ApiFailure, ClientError};
 pub use executor::{Answer, Call, CallFailure, EndReason, Executor, ExecutorOptions, Handler, Notice, handler};
 pub use frame::{ApprovedToolCall, ErrorFrame, FinalOutput, StreamEvent};
 pub use model::{
-    Approval, BundleInfo, Decision, Event, EventPage, Page, Run, Session, SessionRequest, Verification, Waiting,
+    Approval, BundleInfo, Decision, Event, EventPage, Grant, Page, Run, Session, SessionRequest, Verification, Waiting,
 };

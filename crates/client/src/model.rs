@@ -26,6 +26,13 @@ pub struct SessionRequest {
     /// Narrower bounds: `max_steps`, `max_tool_calls`, `max_model_calls`, `deadline_ms`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u64>,
+    /// Which calls a human is asked about besides those whose tool or rule asks: `none`, `risky` or `all`; never fewer
+    /// than the profile asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+    /// Decide and record, and execute nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// JSON Schema that the final output must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
@@ -189,6 +196,9 @@ pub enum Decision {
     Approve {
         /// Digest of what was shown.
         digest: String,
+        /// Leave for further calls of the session as well.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<Grant>,
     },
     /// Do not run it.
     Deny {
@@ -205,6 +215,22 @@ pub enum Decision {
         /// The new arguments, an object.
         arguments: Value,
     },
+    /// Take an approval back that was given, with what it granted, as far as nothing was sent on it.
+    Revoke {
+        /// Digest of what was shown.
+        digest: String,
+    },
+}
+
+/// Leave for further calls of the session: the same tool with the same arguments, but for those left open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    /// Top-level arguments that may have any value.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub open: BTreeSet<String>,
+    /// How long it holds in milliseconds, 1,000 to 2,592,000,000; absent means a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
 }
 
 /// The result of a verification.

@@ -1,4 +1,4 @@
-//! Admission hooks: one `POST` a question to an operator's own endpoint, bounded in time and size, to a checked address.
+//! Admission hooks and observers: one `POST` a question or fact to an operator's own endpoint, bounded in time and size, to a checked address.
 //! Whatever goes wrong is no usable answer, which denies. What is not here: what an answer leads to (the core), the forms of
 //! question and answer (`wire::hook`).
 
@@ -59,11 +59,24 @@ pub struct HookQuestion {
     pub args: Json,
 }
 
-/// Asks admission hooks. One call of `ask` is one question: an implementation never tries again by itself.
+/// Where an operator's endpoint lives.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint<'a> {
+    /// Its URL.
+    pub url: &'a str,
+    /// The variable whose value is its bearer token.
+    pub bearer_env: Option<&'a str>,
+}
+
+/// Asks admission hooks and tells observers. One call is one request: an implementation never tries again by itself.
 #[async_trait]
 pub trait HookCaller: Send + Sync + Debug {
     /// Asks a hook. Whatever goes wrong is [`AdmissionVerdict::Failed`].
     async fn ask(&self, question: &HookQuestion) -> AdmissionVerdict;
+
+    /// Tells an observer a fact under its idempotency key. Fails unless it answers with a success in time; the text says
+    /// why, without secrets.
+    async fn tell(&self, to: &Endpoint<'_>, key: &str, body: Vec<u8>, timeout: Duration) -> Result<(), String>;
 }
 
 /// Hooks over HTTP.
@@ -86,20 +99,18 @@ impl HttpHooks {
         Ok(Self { client: checked_client(policy)?, policy, secrets })
     }
 
-    /// Posts a body and gives the answer's bytes; an answer other than 200 is a failure.
-    async fn post(&self, question: &HookQuestion, until: Instant) -> Result<Vec<u8>, String> {
-        let hook = &question.hook;
-        let url = Url::parse(&hook.url).map_err(|error| format!("its URL cannot be read: {error}"))?;
+    /// Posts a body and gives the answer's bytes; an answer that is no success is a failure.
+    async fn post(&self, to: &Endpoint<'_>, key: &str, body: Vec<u8>, until: Instant) -> Result<Vec<u8>, String> {
+        let url = Url::parse(to.url).map_err(|error| format!("its URL cannot be read: {error}"))?;
         self.policy.check(&url).map_err(|error| error.to_string())?;
-        let body = serde_json::to_vec(&AdmissionReview::from(question)).map_err(|error| error.to_string())?;
         let mut request = self
             .client
             .post(url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT_ENCODING, "identity")
-            .header("idempotency-key", format!("{}-{}-{}", question.call, hook.name, question.attempt))
+            .header("idempotency-key", key)
             .body(body);
-        let secret = self.secret(hook.bearer_env.as_deref())?;
+        let secret = self.secret(to.bearer_env)?;
         if let Some(secret) = &secret {
             let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose_secret()))
                 .map_err(|_| "its secret has characters that no header may carry".to_owned())?;
@@ -109,7 +120,7 @@ impl HttpHooks {
         let late = || "it did not answer in time".to_owned();
         let failed = |error: reqwest::Error| sending_failed(error, secret.as_ref());
         let mut response = timeout_at(until, request.send()).await.map_err(|_| late())?.map_err(failed)?;
-        if response.status().as_u16() != 200 {
+        if !response.status().is_success() {
             return Err(format!("it answered {}", response.status().as_u16()));
         }
         let mut answer = Vec::new();
@@ -135,9 +146,19 @@ impl HttpHooks {
 impl HookCaller for HttpHooks {
     async fn ask(&self, question: &HookQuestion) -> AdmissionVerdict {
         let until = Instant::now() + Duration::from_millis(question.hook.timeout_ms);
-        match self.post(question, until).await {
+        let to = Endpoint { url: &question.hook.url, bearer_env: question.hook.bearer_env.as_deref() };
+        let key = format!("{}-{}-{}", question.call, question.hook.name, question.attempt);
+        let answer = match serde_json::to_vec(&AdmissionReview::from(question)) {
+            Ok(body) => self.post(&to, &key, body, until).await,
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
             Ok(answer) => verdict(&answer),
             Err(detail) => AdmissionVerdict::Failed { detail: detail.chars().take(400).collect() },
         }
+    }
+
+    async fn tell(&self, to: &Endpoint<'_>, key: &str, body: Vec<u8>, timeout: Duration) -> Result<(), String> {
+        self.post(to, key, body, Instant::now() + timeout).await.map(|_| ())
     }
 }

@@ -13,6 +13,7 @@ pub mod hooks;
 pub mod http;
 pub mod local;
 pub mod node;
+pub mod observers;
 pub mod openapi;
 pub mod router;
 pub mod routes;

@@ -81,6 +81,7 @@ pub struct Node {
     channel: Channel,
     drain: Duration,
     stop: CancellationToken,
+    observers: JoinHandle<()>,
     listener: JoinHandle<io::Result<()>>,
     /// Holds the lock of the directory.
     _local: Local,
@@ -127,8 +128,10 @@ impl Node {
         let options =
             ServeOptions { max_connections: settings.server.max_connections, drain, ..ServeOptions::default() };
         let listener = tokio::spawn(serve(socket, router, options, stop.clone()));
+        let observers =
+            tokio::spawn(crate::observers::deliver(Arc::clone(app.sessions().deps()), app.stopping().clone()));
         app.set_ready(true);
-        Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, _local: local })
+        Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, observers, _local: local })
     }
 
     /// The shared handles.
@@ -143,6 +146,9 @@ impl Node {
         self.app.sessions().stop().await;
         self.channel.drained(self.drain).await;
         self.stop.cancel();
+        if let Err(error) = self.observers.await {
+            tracing::warn!(%error, "the delivery to observers did not end well");
+        }
         match self.listener.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the listener failed"),

@@ -202,6 +202,11 @@ pub struct Sessions {
 }
 
 impl Sessions {
+    /// What the sessions are built on.
+    pub(crate) const fn deps(&self) -> &Arc<Deps> {
+        &self.deps
+    }
+
     /// The sessions over these parts. Nothing runs before [`Sessions::start`].
     #[must_use]
     pub fn new(deps: Deps) -> Self {
@@ -259,6 +264,7 @@ impl Sessions {
             at: stamped.at,
             before: &before,
             after: &snapshot.state,
+            bundle: &bundle,
             blobs: Vec::new(),
             idempotency,
         };

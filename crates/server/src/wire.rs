@@ -16,6 +16,7 @@ pub mod call;
 pub mod event;
 pub mod frame;
 pub mod hook;
+pub mod observation;
 pub mod page;
 pub mod registry;
 pub mod session;

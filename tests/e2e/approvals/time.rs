@@ -9,7 +9,7 @@ use super::{World, pay};
 #[tokio::test]
 async fn an_approval_that_nobody_decides_expires() {
     let soon = |bundle| {
-        let profile = json!({"tools": ["pay", "look"], "approval": {"expires_ms": 1000}});
+        let profile = json!({"tools": ["pay", "look"], "approval": {"expires_ms": 1000, "self_approval": true}});
         with(bundle, "/profiles/default", profile)
     };
     let world = World::start_on(Backend::Sqlite, vec![pay(r#"{"amount":1}"#), FakeModel::text("gave up")], soon).await;

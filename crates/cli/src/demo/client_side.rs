@@ -46,7 +46,7 @@ pub(super) async fn approve(client: &Client, session: &str) -> Result<(), Comman
         let Some(digest) = shown.digest else { continue };
         let args = shown.args.map(|args| args.to_string()).unwrap_or_default();
         output::line(&format!("       (a human looks at {} {args} and approves)", shown.tool.unwrap_or_default()));
-        client.decide(&approval.id, &Decision::Approve { digest }).await?;
+        client.decide(&approval.id, &Decision::Approve { digest, grant: None }).await?;
     }
     Ok(())
 }

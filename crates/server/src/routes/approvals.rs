@@ -144,7 +144,7 @@ async fn decide(app: &App, caller: &Caller, answer: ApprovalAnswer, ticket: &Tic
     let row = find(app, caller, &id).await?;
     let verb = answer.decision.verb();
     if row.status != ApprovalStatus::Pending && verb != ApprovalVerb::Revoke {
-        return recorded(row, verb);
+        return recorded(row);
     }
     let submission = Submission { id: ticket.input_id(row.session), input: Input::Approval(answer), idempotency: None };
     match app.sessions().submit(&caller.tenant, row.session, submission).await {
@@ -163,7 +163,7 @@ async fn decide(app: &App, caller: &Caller, answer: ApprovalAnswer, ticket: &Tic
             match row.status {
                 ApprovalStatus::Pending if refusal.code == RefusalCode::ApprovalExpired => Err(expired()),
                 ApprovalStatus::Pending => Err(Failure::Refused(refusal).into()),
-                _ => recorded(row, verb),
+                _ => recorded(row),
             }
         }
         Err(failure) => Err(failure.into()),
@@ -174,28 +174,18 @@ async fn find(app: &App, caller: &Caller, id: &ApprovalId) -> Result<ApprovalRow
     app.store().approval(&caller.tenant, id).await?.ok_or_else(ApiError::not_found)
 }
 
-/// The same answer again gets the recorded one; another one is told what was recorded.
-fn recorded(row: ApprovalRow, verb: ApprovalVerb) -> Result<ApprovalRow, ApiError> {
+/// The answer that a settled approval got, whatever the second one says: its sender sees who decided, and what.
+fn recorded(row: ApprovalRow) -> Result<ApprovalRow, ApiError> {
     let refused = |code: RefusalCode, detail: &str| Err(ApiError::new(ErrorCode::Refused(code), detail));
-    let by = row.settled_by.as_ref().map_or("somebody", |by| by.as_str());
-    let given = match row.status {
-        ApprovalStatus::Pending => return Ok(row),
-        ApprovalStatus::Approved => ApprovalVerb::Approve,
-        ApprovalStatus::Denied => ApprovalVerb::Deny,
-        ApprovalStatus::Edited => ApprovalVerb::Edit,
-        ApprovalStatus::Revoked => {
-            return refused(RefusalCode::ApprovalRevoked, &format!("`{by}` took the approval back"));
-        }
-        ApprovalStatus::Expired => return Err(expired()),
+    match row.status {
+        ApprovalStatus::Approved | ApprovalStatus::Denied | ApprovalStatus::Edited | ApprovalStatus::Pending => Ok(row),
+        ApprovalStatus::Revoked => refused(RefusalCode::ApprovalRevoked, "the approval was taken back"),
+        ApprovalStatus::Expired => Err(expired()),
         ApprovalStatus::Cancelled => {
             let detail = "the run ended, or the call was cancelled, before anybody decided";
-            return refused(RefusalCode::ApprovalClosed, detail);
+            refused(RefusalCode::ApprovalClosed, detail)
         }
-    };
-    if given == verb {
-        return Ok(row);
     }
-    refused(RefusalCode::ApprovalUsed, &format!("`{by}` has answered it already: {}", given.code()))
 }
 
 fn expired() -> ApiError {

@@ -224,6 +224,7 @@ impl<'a> Actor<'a> {
             at: stamped.at,
             before: &self.state,
             after: &after,
+            bundle: &self.bundle,
             blobs,
             idempotency: answer,
         };

@@ -12,8 +12,10 @@ use toolgate_store::{Projection, SecurityRow};
 use super::journal::Batch;
 
 mod approvals;
+mod observed;
 
 pub(super) use approvals::approvals;
+pub(super) use observed::observed;
 
 /// The session as lists show it.
 pub(super) fn projection(after: &Session, at: Timestamp) -> Projection {

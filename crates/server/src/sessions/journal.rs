@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolgate_core::bundle::Bundle;
 use toolgate_core::event::{Event, OwnerChanged};
 use toolgate_core::id::{InputId, SessionId, Sha256Digest, TenantId};
 use toolgate_core::session::Session;
@@ -15,7 +16,7 @@ use toolgate_store::{
 };
 
 use super::Snapshot;
-use super::beside::{approvals, projection, security};
+use super::beside::{approvals, observed, projection, security};
 use super::deps::Deps;
 use super::load::{Loaded, load};
 use crate::failure::Failure;
@@ -44,6 +45,8 @@ pub(super) struct Batch<'a> {
     /// The state before and after the events.
     pub(super) before: &'a Session,
     pub(super) after: &'a Session,
+    /// The session's bundle: it says who is told.
+    pub(super) bundle: &'a Bundle,
     pub(super) blobs: Vec<Blob>,
     pub(super) idempotency: Option<IdempotencyRow>,
 }
@@ -168,6 +171,7 @@ impl Journal {
         let epoch = self.next.epoch;
         let internal = |error: toolgate_store::CodecError| Failure::Internal(error.to_string());
         let approvals = approvals(&self.codec, &batch).map_err(internal)?;
+        let outbox = observed(&batch, self.next.seq);
         let encoded =
             self.codec.encode(batch.events, batch.input_id.as_ref(), batch.at, self.next).map_err(internal)?;
         let append = Append {
@@ -178,7 +182,7 @@ impl Journal {
             rows: encoded.rows,
             consumed_inbox: Vec::new(),
             idempotency: batch.idempotency,
-            outbox: Vec::new(),
+            outbox,
             projection: projection(batch.after, batch.at),
             approvals,
             blobs: batch.blobs,
