@@ -136,7 +136,8 @@ async fn without_agreement_a_human_may_be_asked() {
     assert!(vote.tool.journal().is_empty());
     let approval = &session["waiting"]["approvals"][0];
     let path = format!("/v1/approvals/{}/decision", approval["id"].as_str().unwrap());
-    vote.caller.post(&path, &json!({"decision": "approve", "digest": approval["digest"]})).await.expect(200);
+    let approver = vote.caller.with_scopes("grace", &["approvals:write"]).await;
+    approver.post(&path, &json!({"decision": "approve", "digest": approval["digest"]})).await.expect(200);
     assert_eq!(vote.caller.until_ended(&id, 1).await["run"]["ending"], "done");
     assert_eq!(vote.tool.journal().len(), 1);
     assert_eq!(vote.tallies(&id).await[0]["result"], "escalated");
