@@ -6,6 +6,7 @@ mod bad_input;
 mod channel;
 mod client_venue;
 mod docs;
+mod explain;
 mod field_cases;
 mod hostile;
 mod isolation;

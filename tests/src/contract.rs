@@ -123,7 +123,7 @@ impl Contract {
         let schema = format!("{response}/content/{}/schema", escape(media));
         let text = || std::str::from_utf8(judged.body).unwrap_or_else(|_| panic!("{place}: not UTF-8"));
         let parts: Vec<&str> = match media {
-            "application/octet-stream" => return,
+            "application/octet-stream" | "text/plain" => return,
             "application/x-ndjson" => text().lines().filter(|line| !line.is_empty()).collect(),
             "text/event-stream" => sse_events(text()),
             _ => vec![text()],

@@ -37,8 +37,25 @@ impl Apply {
             return Ok(ExitCode::SUCCESS);
         };
         let client = Client::new(&self.url, &key)?;
-        let info = client.put_bundle(&bundle.source().value(), self.replaces.as_deref()).await?;
-        output::line(&format!("{} is current: {}", self.file.display(), info.digest));
-        Ok(ExitCode::SUCCESS)
+        let (value, name) = (bundle.source().value(), self.file.display());
+        let error = match client.put_bundle(&value, self.replaces.as_deref()).await {
+            Ok(info) => {
+                output::line(&format!("{name} is current: {}", info.digest));
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(error) => error,
+        };
+        if !matches!(error.code(), Some("precondition_required" | "precondition_failed")) {
+            return Err(error.into());
+        }
+        // Whether this very bundle is the one that is there: a write that replaces it by itself changes nothing.
+        let digest = bundle.digest().to_string();
+        if client.put_bundle(&value, Some(&digest)).await.is_ok() {
+            output::line(&format!("{name} is already current: {digest}"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(CommandError::new(format!(
+            "{error}; name the version that `{name}` replaces with `--replaces sha256:…`, or `--replaces '*'` for whatever is there"
+        )))
     }
 }

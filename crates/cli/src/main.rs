@@ -7,11 +7,14 @@ use clap::{Parser, Subcommand};
 mod apply;
 mod bundle_file;
 mod demo;
+mod explain;
 mod failure;
 mod health;
 mod key;
+mod lint;
 mod openapi;
 mod output;
+mod policy;
 mod serve;
 mod verify;
 
@@ -35,6 +38,13 @@ enum Command {
     Apply(apply::Apply),
     /// Verify one session's log: the chain, then every decision again.
     Verify(verify::Verify),
+    /// Say why a call was decided as it was, and what became of it.
+    Explain(explain::Explain),
+    /// Say what a bundle leaves open.
+    Lint(lint::Lint),
+    /// Test a bundle's policies without a server.
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Make API keys.
     #[command(subcommand)]
     Key(key::Key),
@@ -73,6 +83,9 @@ async fn run(command: Command) -> Result<ExitCode, CommandError> {
         Command::Demo(demo) => demo.run().await,
         Command::Apply(apply) => apply.run().await,
         Command::Verify(verify) => verify.run().await,
+        Command::Explain(explain) => explain.run().await,
+        Command::Lint(lint) => lint.run(),
+        Command::Policy(policy) => policy.run(),
         Command::Key(key) => key.run().await,
         Command::Health(health) => health.run().await,
         Command::Openapi => openapi::run(),

@@ -14,3 +14,9 @@ pub(crate) fn line(text: &str) {
 pub(crate) fn error(text: &str) {
     let _ = writeln!(io::stderr().lock(), "toolgate: {text}");
 }
+
+/// Prints a text as it is.
+pub(crate) fn text(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,5 +1,6 @@
 //! `toolgate serve`: a server until a signal ends it. What is not here: the server (`toolgate-server`).
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -92,8 +93,12 @@ fn start_logging(json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // A log that cannot be written, because its disk is full or its reader is gone, must not stop what it tells of: the
     // library would complain with `eprintln!`, which then panics.
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false)
+        // Colour codes are for people; a file or a collector would keep them.
+        .with_ansi(std::io::stderr().is_terminal());
     if json {
         builder.json().init();
     } else {

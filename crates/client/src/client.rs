@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderValue, IF_MATCH, RETRY_AFTER};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -143,6 +143,13 @@ impl Client {
         self.post_to(&["v1", "sessions", id, "verify"], &json!({})).await
     }
 
+    /// Why a call was decided as it was, and what became of it, as lines for people.
+    pub async fn explain(&self, session: &str, call: &str) -> Result<String, ClientError> {
+        let url = self.path(&["v1", "sessions", session, "calls", call, "explain"])?;
+        let body = self.exchange(|| self.request(Method::GET, &url).header(ACCEPT, "text/plain")).await?;
+        String::from_utf8(body).map_err(|error| ClientError::Answer(error.to_string()))
+    }
+
     /// Puts a bundle. `replaces` is the digest of the bundle that it replaces; absent where there is none yet.
     pub async fn put_bundle(&self, bundle: &Value, replaces: Option<&str>) -> Result<BundleInfo, ClientError> {
         let url = self.url("v1/bundle")?;
@@ -194,14 +201,20 @@ impl Client {
         self.http.request(method, url.clone()).header(reqwest::header::AUTHORIZATION, &self.key)
     }
 
-    /// Sends a request until there is an answer that stands.
+    /// Sends a request and reads the answer as JSON.
     async fn send<T: DeserializeOwned>(&self, build: impl Fn() -> RequestBuilder) -> Result<T, ClientError> {
+        let body = self.exchange(build).await?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::Answer(error.to_string()))
+    }
+
+    /// Sends a request until there is an answer that stands.
+    async fn exchange(&self, build: impl Fn() -> RequestBuilder) -> Result<Vec<u8>, ClientError> {
         let mut tried = 0;
         let mut wait = WAIT_FIRST;
         loop {
             tried += 1;
             let error = match once(build()).await {
-                Ok(value) => return Ok(value),
+                Ok(body) => return Ok(body),
                 Err(error) => error,
             };
             let after = match &error {
@@ -228,12 +241,12 @@ fn jittered(time: Duration) -> Duration {
     time + Duration::from_millis(random::number() % half)
 }
 
-async fn once<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
+async fn once(request: RequestBuilder) -> Result<Vec<u8>, ClientError> {
     let response = request.send().await.map_err(transport)?;
     let (status, retry_after) = (response.status(), retry_after(response.headers()));
     let body = response.bytes().await.map_err(transport)?;
     if status.is_success() {
-        return serde_json::from_slice(&body).map_err(|error| ClientError::Answer(error.to_string()));
+        return Ok(body.into());
     }
     let failure = serde_json::from_slice(&body).unwrap_or_else(|_| unexplained(status));
     Err(ClientError::Api(Box::new(ApiFailure { retry_after, ..failure })))

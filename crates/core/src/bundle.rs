@@ -22,6 +22,9 @@ pub use check::BUILTINS;
 pub use hook::{HookDef, HookKind, Observed, ObserverDef};
 pub use model::ModelDef;
 
+pub mod lint;
+pub mod trial;
+
 /// A bundle as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -19,6 +19,7 @@ pub mod bundle;
 pub mod consensus;
 pub mod event;
 pub mod evidence;
+pub mod explain;
 pub mod id;
 pub mod input;
 pub mod json;

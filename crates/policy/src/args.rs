@@ -8,6 +8,7 @@ use crate::rule::{Absent, Effect, Mode, Selector};
 
 mod argv;
 mod compile;
+mod contradict;
 mod judge;
 mod lint;
 mod path;

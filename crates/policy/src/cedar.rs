@@ -29,6 +29,7 @@ mod convert;
 mod extent;
 mod judge;
 mod read;
+mod review;
 mod schema;
 mod shape;
 mod slice;

@@ -18,6 +18,9 @@ use crate::semantic::SemanticCheck;
 mod compile;
 mod examples;
 mod judge;
+mod review;
+
+pub use review::Reach;
 
 /// A policy, compiled. Immutable; the same policy and facts give the same judgement, always.
 #[derive(Debug, Clone)]

@@ -63,7 +63,8 @@ pub mod shown;
 pub const RULES_VERSION: u32 = 1;
 
 pub use cedar::{CedarAnswer, CedarForm};
-pub use engine::Policy;
+pub use checklist::unguarded_without_rules;
+pub use engine::{Policy, Reach};
 pub use facts::{CallStatus, Class, EarlierCall, Facts, Principal, Risk, SessionFacts, ToolFacts, Venue};
 pub use fault::Fault;
 pub use finding::{Code, Decision, Finding, First, Judgement, Layer, Outcome};

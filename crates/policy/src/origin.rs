@@ -111,6 +111,10 @@ const MAX_RESULTS: usize = 4 * 1024 * 1024;
 const MAX_NEEDLES: usize = 256;
 
 impl OriginCheck {
+    pub(crate) const fn head(&self) -> &Head {
+        &self.head
+    }
+
     pub(crate) fn compile(id: &RuleId, rule: &OriginRule, registry: Registry<'_>, faults: &mut Faults) -> Option<Self> {
         let at = at("origins", id);
         let on = rule.on.compile(&format!("{at}/on"), registry, faults);

@@ -73,6 +73,15 @@ pub(crate) struct SemanticCheck {
 }
 
 impl SemanticCheck {
+    pub(crate) const fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Whether a hit has a human asked.
+    pub(crate) fn asks(&self) -> bool {
+        self.rule.effect == CheckEffect::Ask
+    }
+
     pub(crate) fn compile(id: &RuleId, rule: &CheckRule, registry: Registry<'_>, faults: &mut Faults) -> Option<Self> {
         let at = at("checks", id);
         let on = rule.on.compile(&format!("{at}/on"), registry, faults);

@@ -24,6 +24,7 @@ pub(crate) fn api() -> OpenApiRouter<App> {
         .routes(routes!(sessions::close_session))
         .routes(routes!(events::list_events))
         .routes(routes!(calls::list_calls))
+        .routes(routes!(calls::explain_call))
         .routes(routes!(blobs::get_blob))
         // Approvers.
         .routes(routes!(approvals::list_approvals))

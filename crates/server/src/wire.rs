@@ -14,6 +14,7 @@ use utoipa::openapi::{RefOr, Schema};
 pub mod approval;
 pub mod call;
 pub mod event;
+pub mod explain;
 pub mod frame;
 pub mod hook;
 pub mod observation;

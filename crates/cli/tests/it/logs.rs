@@ -41,3 +41,12 @@ fn a_log_whose_reader_is_gone_stops_nothing() {
     drop(reader);
     serves_with_its_log_in(writer.into());
 }
+
+#[test]
+fn a_log_that_no_person_reads_has_no_colour_codes() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("log");
+    serves_with_its_log_in(File::create(&path).unwrap().into());
+    let log = std::fs::read_to_string(path).unwrap();
+    assert!(!log.is_empty() && !log.contains('\u{1b}'), "{log}");
+}

@@ -7,9 +7,13 @@
     reason = "tests fail loudly, and print the figures that `scripts/show` shows"
 )]
 
+mod apply;
 mod crash;
 mod demo;
+mod explain;
 mod health;
+mod lint;
 mod logs;
+mod policy;
 mod program;
 mod tamper;

@@ -14,6 +14,7 @@ mod bundles;
 mod field_cases;
 mod generate;
 mod invariants;
+mod lint;
 mod pipeline;
 mod properties;
 mod random;

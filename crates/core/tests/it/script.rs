@@ -157,6 +157,7 @@ impl Stage {
         if !self.world.log.is_empty() {
             self.world.check();
             self.world.check_redacted();
+            self.world.check_explained();
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use toolgate_core::bundle::Bundle;
 use toolgate_core::event::{Event, OwnerChanged, Recorded};
+use toolgate_core::explain::explain;
 use toolgate_core::id::{CallId, InputId, SessionId};
 use toolgate_core::input::{Input, Stamped};
 use toolgate_core::session::{CallState, Session};
@@ -93,6 +94,26 @@ impl World {
             sealed.retain(|call, _| !ended.contains(call));
         }
         log
+    }
+
+    /// Every call that was decided is explained, by lines of one form, and the same once seals are destroyed.
+    pub(crate) fn check_explained(&self) {
+        let redacted = self.with_seals_destroyed();
+        for recorded in &self.log {
+            let Event::CallDecided(decided) = &recorded.event else { continue };
+            let found = explain(&self.log, &decided.call).unwrap();
+            assert_eq!(explain(&redacted, &decided.call).as_ref(), Some(&found));
+            assert_eq!((found.decided.seq, found.decided.decision), (recorded.seq, decided.decision));
+            let text = found.text(|at| at.as_micros().to_string());
+            let formed = |line: &str| {
+                line.split_once(": ").is_some_and(|(name, said)| {
+                    !said.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b' ')
+                })
+            };
+            assert!(text.ends_with('\n') && text.lines().all(formed), "{text}");
+        }
+        let nowhere = CallId::at(self.session.id, 99, 99, 99);
+        assert_eq!(explain(&self.log, &nowhere), None);
     }
 
     /// After seals are destroyed the log still verifies, says where it was redacted, and folds to the same state.

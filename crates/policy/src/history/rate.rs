@@ -50,6 +50,10 @@ pub(crate) struct RateCheck {
 }
 
 impl RateCheck {
+    pub(crate) const fn head(&self) -> &Head {
+        &self.head
+    }
+
     pub(crate) fn compile(id: &RuleId, rule: &RateRule, registry: Registry<'_>, faults: &mut Faults) -> Self {
         let at = at("rates", id);
         let on = rule.on.compile(&format!("{at}/on"), registry, faults);

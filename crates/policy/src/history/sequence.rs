@@ -56,6 +56,15 @@ pub(crate) struct SequenceCheck {
 }
 
 impl SequenceCheck {
+    pub(crate) const fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The calls of which one must have succeeded first, where the rule waits for such.
+    pub(crate) fn needs(&self) -> Option<&Selected> {
+        self.needed.then_some(&self.earlier)
+    }
+
     pub(crate) fn compile(
         id: &RuleId,
         rule: &SequenceRule,

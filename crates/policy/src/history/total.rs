@@ -69,6 +69,10 @@ struct Sum {
 }
 
 impl TotalCheck {
+    pub(crate) const fn head(&self) -> &Head {
+        &self.head
+    }
+
     pub(crate) fn compile(id: &RuleId, rule: &TotalRule, registry: Registry<'_>, faults: &mut Faults) -> Option<Self> {
         let at = at("totals", id);
         let on = rule.on.compile(&format!("{at}/on"), registry, faults);

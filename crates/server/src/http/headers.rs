@@ -130,19 +130,50 @@ pub enum EventForm {
 
 /// Chooses by `Accept`: the acceptable form with the highest weight, among equals the one named first.
 pub fn event_form(headers: &HeaderMap) -> Result<EventForm, ApiError> {
-    let mut best: Option<(u32, EventForm)> = None;
+    let form = |range: &str| match range {
+        "application/json" | "application/*" | "*/*" => Some(EventForm::Page),
+        "application/x-ndjson" => Some(EventForm::Lines),
+        "text/event-stream" | "text/*" => Some(EventForm::Sse),
+        _ => None,
+    };
+    let given = "events are given as application/json, application/x-ndjson or text/event-stream";
+    accepted(headers, form, EventForm::Page, given)
+}
+
+/// The forms in which an explanation is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExplanationForm {
+    /// JSON for programs.
+    Json,
+    /// Lines for people.
+    Text,
+}
+
+/// Chooses by `Accept` as for events.
+pub fn explanation_form(headers: &HeaderMap) -> Result<ExplanationForm, ApiError> {
+    let form = |range: &str| match range {
+        "application/json" | "application/*" | "*/*" => Some(ExplanationForm::Json),
+        "text/plain" | "text/*" => Some(ExplanationForm::Text),
+        _ => None,
+    };
+    accepted(headers, form, ExplanationForm::Json, "an explanation is given as application/json or text/plain")
+}
+
+/// The best of the forms that `Accept` names; the usual one where it names nothing, refused where it names none of them.
+fn accepted<T: Copy>(
+    headers: &HeaderMap,
+    form: impl Fn(&str) -> Option<T>,
+    usual: T,
+    given: &str,
+) -> Result<T, ApiError> {
+    let mut best: Option<(u32, T)> = None;
     let mut named = false;
     for value in headers.get_all(header::ACCEPT) {
         let text = value.to_str().map_err(|_| malformed("accept", "must be visible ASCII"))?;
         for range in text.split(',').map(str::trim).filter(|range| !range.is_empty()) {
             named = true;
             let mut parts = range.split(';').map(str::trim);
-            let form = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
-                "application/json" | "application/*" | "*/*" => EventForm::Page,
-                "application/x-ndjson" => EventForm::Lines,
-                "text/event-stream" | "text/*" => EventForm::Sse,
-                _ => continue,
-            };
+            let Some(form) = form(&parts.next().unwrap_or_default().to_ascii_lowercase()) else { continue };
             let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(1_000, milli);
             if weight > 0 && best.is_none_or(|(best, _)| weight > best) {
                 best = Some((weight, form));
@@ -151,11 +182,8 @@ pub fn event_form(headers: &HeaderMap) -> Result<EventForm, ApiError> {
     }
     match best {
         Some((_, form)) => Ok(form),
-        None if named => {
-            let detail = "events are given as application/json, application/x-ndjson or text/event-stream";
-            Err(ApiError::new(ErrorCode::NotAcceptable, detail))
-        }
-        None => Ok(EventForm::Page),
+        None if named => Err(ApiError::new(ErrorCode::NotAcceptable, given)),
+        None => Ok(usual),
     }
 }
 

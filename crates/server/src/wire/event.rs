@@ -13,9 +13,12 @@ mod control;
 pub mod fact;
 mod make;
 mod policy;
+mod read;
 
+pub(crate) use control::control_word;
 pub use fact::Fact;
-pub(crate) use make::{class_word, venue_word};
+pub(crate) use make::{class_word, reporter, venue_word};
+pub use read::{ExportFault, read_export};
 
 /// An event of a session's log. `seq` grows by one from 1 and never changes; `content` holds what people and models
 /// said, all other fields are safe to show. A reader must ignore fields and types it does not know.

@@ -10,17 +10,25 @@ use crate::tool::{Risk, ToolClass, Venue};
 
 /// Compiles the policies against the bundle; every fault stands below `/policies`.
 pub(super) fn compile(form: &PolicyForm, bundle: &Bundle) -> Result<Policy, Vec<BundleFault>> {
-    let tools: Vec<ToolFacts> = bundle.tools().map(facts).collect();
-    let profiles: BTreeMap<String, BTreeSet<String>> = bundle
-        .profiles()
-        .map(|(name, profile)| (name.to_string(), profile.tools.iter().map(ToString::to_string).collect()))
-        .collect();
-    Policy::compile(form, &tools, &profiles).map_err(|faults| {
+    Policy::compile(form, &bundle.tool_facts(), &bundle.profile_tools()).map_err(|faults| {
         let place = |fault: toolgate_policy::Fault| {
             BundleFault::new(format!("/policies{}", fault.pointer), fault.rule, fault.detail)
         };
         faults.into_iter().map(place).collect()
     })
+}
+
+impl Bundle {
+    /// The profiles with their tools, as the engine takes them.
+    pub(in crate::bundle) fn profile_tools(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let tools = |profile: &crate::profile::Profile| profile.tools.iter().map(ToString::to_string).collect();
+        self.profiles().map(|(name, profile)| (name.to_string(), tools(profile))).collect()
+    }
+
+    /// The tools, as the engine takes them.
+    pub(in crate::bundle) fn tool_facts(&self) -> Vec<ToolFacts> {
+        self.tools().map(facts).collect()
+    }
 }
 
 fn facts(tool: &Tool) -> ToolFacts {

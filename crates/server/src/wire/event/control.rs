@@ -63,7 +63,7 @@ pub(super) fn paused(e: &event::RunPaused) -> RunPaused {
 }
 
 /// The word for a control mode.
-pub(super) const fn control_word(mode: ControlMode) -> &'static str {
+pub(crate) const fn control_word(mode: ControlMode) -> &'static str {
     match mode {
         ControlMode::None => "none",
         ControlMode::Risky => "risky",

@@ -301,7 +301,8 @@ fn stop(e: &event::StopRequested) -> StopRequested {
     StopRequested { by: e.by.to_string(), content: StopContent { reason: e.content.reason.clone() } }
 }
 
-fn reporter(reporter: &Reporter) -> ReporterView {
+/// Who reported, as the wire shows it.
+pub(crate) fn reporter(reporter: &Reporter) -> ReporterView {
     match reporter {
         Reporter::Server => ReporterView { venue: "server", client_id: None, by: None },
         Reporter::Client { instance, by, .. } => {
