@@ -263,7 +263,10 @@ const IDENTITY_KEYS: [&str; 9] =
 
 /// An argument name without case, `_` and `-`.
 fn fold_key(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+    // Asked for every key of every call: room is made once.
+    let mut folded = String::with_capacity(name.len());
+    folded.extend(name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase));
+    folded
 }
 
 /// Turns a serde path into a JSON pointer.
@@ -284,11 +287,9 @@ fn pointer_of(path: &serde_path_to_error::Path) -> String {
 pub fn find_identity_key(bundle: &Bundle, value: &Value) -> Option<String> {
     match value {
         Value::Object(map) => map.iter().find_map(|(key, child)| {
-            let here = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-            if bundle.is_identity_key(key) {
-                return Some(here);
-            }
-            find_identity_key(bundle, child).map(|below| format!("{here}{below}"))
+            // The pointer is written only once a key is found: nearly no call has one.
+            let below = if bundle.is_identity_key(key) { String::new() } else { find_identity_key(bundle, child)? };
+            Some(format!("/{}{below}", key.replace('~', "~0").replace('/', "~1")))
         }),
         Value::Array(items) => items
             .iter()

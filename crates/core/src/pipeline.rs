@@ -2,6 +2,7 @@
 //! answer. What is not here: what a rejection leads to (`decide`), and what the policies say (`toolgate-policy`, asked
 //! in `policy`).
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -184,6 +185,7 @@ pub fn judge<'a>(situation: &Situation<'a>, proposed: &ProposedCall) -> Verdict<
             granted_by: None,
             ends_run: false,
         },
+        key: OnceCell::new(),
         ask: None,
         beyond: None,
     };
@@ -214,6 +216,8 @@ struct Judge<'a, 'p> {
     situation: Situation<'a>,
     proposed: &'p ProposedCall,
     verdict: Verdict<'a>,
+    /// The key of the call, once it is needed: hashing the arguments is a good part of a cheap decision.
+    key: OnceCell<Sha256Digest>,
     /// Why a policy wants a human to be asked.
     ask: Option<String>,
     /// The bound that the call would pass, where a human may let it.
@@ -321,10 +325,15 @@ impl<'a> Judge<'a, '_> {
         ))
     }
 
+    /// The key under which repetitions of this call are counted.
+    fn key_of_call(&self, args: &Json) -> Sha256Digest {
+        *self.key.get_or_init(|| repeat_key(&self.proposed.tool, args.hash()))
+    }
+
     fn repetition(&self, args: &Json) -> Result<(), Stop> {
         self.refused_loop()?;
         let limit = self.situation.limits.repeat_limit;
-        let key = repeat_key(&self.proposed.tool, args.hash());
+        let key = self.key_of_call(args);
         let seen = self.situation.repeats.get(&key).copied().unwrap_or(0);
         if seen < limit {
             return Ok(());

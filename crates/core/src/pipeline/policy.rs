@@ -116,7 +116,7 @@ impl Judge<'_, '_> {
         let policy = self.situation.bundle.policy()?;
         let ProposedArgs::Readable(args) = &self.proposed.args else { return None };
         let session = self.situation.session?;
-        let key = repeat_key(&self.proposed.tool, args.hash());
+        let key = self.key_of_call(args);
         let profile = session.profile.as_ref().map_or("", |name| name.as_str());
         policy.repetition(&keys(session), &key, &self.proposed.tool, profile).filter(|found| !found.shadow)
     }
