@@ -1,7 +1,7 @@
 //! Calls that the server runs: what the tool is sent, what is kept of its answer, what is said when none came.
 
 use serde_json::{Value, json};
-use toolgate_tests::{FakeTool, TestServer};
+use toolgate_tests::{Backend, FakeTool, TestServer};
 
 /// A bundle whose model calls `tool` once and is done; `changes` go over the tool's contract.
 fn bundle(executor: &Value, changes: Value) -> Value {
@@ -44,6 +44,34 @@ async fn the_tool_gets_the_judged_bytes_and_the_call_id_as_key() {
     assert_eq!(journal[0].body, r#"{"n":18446744073709551615}"#);
     assert_eq!(journal[0].idempotency_key, journal[0].call_id);
     assert!(journal[0].call_id.starts_with("call_"));
+}
+
+#[tokio::test]
+async fn the_tool_is_told_who_asks_and_arguments_cannot_forge_it() {
+    let tool = FakeTool::ok().await;
+    // Names that only look like the headers are arguments like any other, where the contract has them.
+    let forged = json!({"toolgate-tenant": "evil", "toolgate-actor": "root", "toolgate-session": "ses_0",
+        "headers": {"toolgate-tenant": "evil"}, "n": "1\r\ntoolgate-actor: root"});
+    let mut bundle = bundle(&tool.executor("work"), json!({"parameters": {"additionalProperties": true}}));
+    bundle["models"]["m"]["script"][0]["calls"][0]["args"] = forged.clone();
+    let server = TestServer::start(Backend::Sqlite).await;
+    let owner = server.tenant("acme").await;
+    owner.put_bundle(&bundle).await;
+    let ann = owner.with_scopes("ann@example.org;role=\"admin\"", &["sessions:read", "sessions:write"]).await;
+    let id = ann.open("default", "go").await;
+    assert_eq!(ann.until_ended(&id, 1).await["run"]["ending"], "done");
+    let journal = tool.journal();
+    assert_eq!(journal.len(), 1);
+    assert_eq!(serde_json::from_str::<Value>(&journal[0].body).unwrap(), forged);
+    for (name, value) in [
+        ("toolgate-tenant", "acme"),
+        ("toolgate-actor", "ann@example.org;role=\"admin\""),
+        ("toolgate-session", id.as_str()),
+    ] {
+        let sent: Vec<&[u8]> = journal[0].headers.get_all(name).iter().map(|value| value.as_bytes()).collect();
+        assert_eq!(sent, [value.as_bytes()], "{name}");
+    }
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ pub struct Ran {
     pub call_id: String,
     /// The idempotency key that came with it.
     pub idempotency_key: String,
+    /// Every header.
+    pub headers: HeaderMap,
 }
 
 /// The stub tool.
@@ -109,6 +111,7 @@ async fn run(State(inner): State<Arc<Inner>>, Path(tool): Path<String>, headers:
         body: String::from_utf8_lossy(&body).into_owned(),
         call_id: header("toolgate-call-id"),
         idempotency_key: header("idempotency-key"),
+        headers: headers.clone(),
     };
     inner.journal.send_modify(|journal| journal.push(ran.clone()));
     let mut open = inner.open.subscribe();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use toolgate_core::Order;
-use toolgate_core::id::{SessionId, TenantId};
+use toolgate_core::id::{ActorId, SessionId, TenantId};
 use toolgate_core::output::OutcomeStatus;
 use toolgate_core::tool::{Executor, ToolDef};
 
@@ -23,6 +23,8 @@ pub use http::HttpRunner;
 pub struct ToolOrder {
     /// Owner of the session.
     pub tenant: TenantId,
+    /// Who started it; from the credential, as the tenant is.
+    pub actor: ActorId,
     /// The session.
     pub session: SessionId,
     /// The call: exact arguments, attempt, fence, deadline.

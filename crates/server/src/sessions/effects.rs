@@ -134,10 +134,12 @@ impl Effects {
             }
             Effect::RunTool(order) => {
                 let Some(tool) = bundle.tool(&order.tool) else { return };
+                let Some(opened) = &state.opened else { return };
                 let tool_order = ToolOrder {
                     order: order.clone(),
                     tool: Arc::new(tool.def.clone()),
                     tenant: self.tenant.clone(),
+                    actor: opened.by.clone(),
                     session: self.session,
                 };
                 let runner = Arc::clone(&self.deps.tools);

@@ -116,7 +116,7 @@ impl HttpRunner {
         let url = Url::parse(&executor.url).map_err(|error| format!("the tool's URL cannot be read: {error}"))?;
         self.policy.check(&url).map_err(|error| format!("{error}; nothing was sent"))?;
         let client = if order.tool.class == ToolClass::Once { &self.fresh } else { &self.kept };
-        let order = &order.order;
+        let ToolOrder { tenant, actor, session, order, .. } = order;
         let mut request = client
             .post(url)
             .header(CONTENT_TYPE, "application/json")
@@ -126,6 +126,10 @@ impl HttpRunner {
             .header("toolgate-attempt", order.attempt)
             .header("toolgate-fence", order.fence)
             .header("toolgate-not-after", time_text(order.deadline_at))
+            // Identity goes beside the arguments, which may not carry it. All three are visible ASCII.
+            .header("toolgate-tenant", tenant.as_str())
+            .header("toolgate-actor", actor.as_str())
+            .header("toolgate-session", session.to_string())
             .body(order.args.as_str().to_owned());
         if let Some(secret) = secret {
             let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose_secret()))

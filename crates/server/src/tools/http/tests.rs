@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use toolgate_core::Order;
-use toolgate_core::id::{CallId, SessionId, TenantId, ToolId};
+use toolgate_core::id::{ActorId, CallId, SessionId, TenantId, ToolId};
 use toolgate_core::json::Json;
 use toolgate_core::time::Timestamp;
 use toolgate_core::tool::ToolDef;
@@ -36,6 +36,7 @@ fn order(timeout_ms: u64, cap: u64) -> ToolOrder {
     let session = SessionId::from_uuid(uuid::Uuid::nil());
     ToolOrder {
         tenant: TenantId::new("acme").unwrap(),
+        actor: ActorId::new("ann@example.org").unwrap(),
         session,
         order: Order {
             call: CallId::at(session, 1, 1, 0),
