@@ -99,8 +99,14 @@ impl HttpHooks {
         Ok(Self { client: checked_client(policy)?, policy, secrets })
     }
 
-    /// Posts a body and gives the answer's bytes; an answer that is no success is a failure.
-    async fn post(&self, to: &Endpoint<'_>, key: &str, body: Vec<u8>, until: Instant) -> Result<Vec<u8>, String> {
+    /// Posts a body and gives status and bytes of the answer; one that is no success is a failure.
+    async fn post(
+        &self,
+        to: &Endpoint<'_>,
+        key: &str,
+        body: Vec<u8>,
+        until: Instant,
+    ) -> Result<(u16, Vec<u8>), String> {
         let url = Url::parse(to.url).map_err(|error| format!("its URL cannot be read: {error}"))?;
         self.policy.check(&url).map_err(|error| error.to_string())?;
         let mut request = self
@@ -120,8 +126,9 @@ impl HttpHooks {
         let late = || "it did not answer in time".to_owned();
         let failed = |error: reqwest::Error| sending_failed(error, secret.as_ref());
         let mut response = timeout_at(until, request.send()).await.map_err(|_| late())?.map_err(failed)?;
-        if !response.status().is_success() {
-            return Err(format!("it answered {}", response.status().as_u16()));
+        let status = response.status();
+        if !status.is_success() {
+            return Err(format!("it answered {}", status.as_u16()));
         }
         let mut answer = Vec::new();
         while let Some(chunk) = timeout_at(until, response.chunk()).await.map_err(|_| late())?.map_err(failed)? {
@@ -130,7 +137,7 @@ impl HttpHooks {
             }
             answer.extend_from_slice(&chunk);
         }
-        Ok(answer)
+        Ok((status.as_u16(), answer))
     }
 
     fn secret(&self, name: Option<&str>) -> Result<Option<SecretString>, String> {
@@ -153,7 +160,9 @@ impl HookCaller for HttpHooks {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(answer) => verdict(&answer),
+            Ok((200, answer)) => verdict(&answer),
+            // A hook that has only taken the question has not answered it.
+            Ok((status, _)) => AdmissionVerdict::Failed { detail: format!("it answered {status}") },
             Err(detail) => AdmissionVerdict::Failed { detail: detail.chars().take(400).collect() },
         }
     }

@@ -18,5 +18,6 @@ pub mod openapi;
 pub mod router;
 pub mod routes;
 pub mod sessions;
+pub mod sweep;
 pub mod tools;
 pub mod wire;

@@ -27,6 +27,7 @@ use crate::hooks::HttpHooks;
 use crate::http::{ServeOptions, serve};
 use crate::local::{Local, LocalError};
 use crate::sessions::{Bundles, Deps, Sessions};
+use crate::sweep::Sweeper;
 use crate::tools::{HttpRunner, Tools};
 
 /// The tenant of a server that was never told of another.
@@ -79,6 +80,7 @@ pub struct Node {
     pub resumed: u64,
     app: App,
     channel: Channel,
+    sweeper: Sweeper,
     drain: Duration,
     stop: CancellationToken,
     observers: JoinHandle<()>,
@@ -130,8 +132,10 @@ impl Node {
         let listener = tokio::spawn(serve(socket, router, options, stop.clone()));
         let observers =
             tokio::spawn(crate::observers::deliver(Arc::clone(app.sessions().deps()), app.stopping().clone()));
+        let deps = app.sessions().deps();
+        let sweeper = Sweeper::start(Arc::clone(&deps.store), Arc::clone(&deps.clock));
         app.set_ready(true);
-        Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, observers, _local: local })
+        Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, observers, sweeper, _local: local })
     }
 
     /// The shared handles.
@@ -145,6 +149,7 @@ impl Node {
         self.app.stopping().cancel();
         self.app.sessions().stop().await;
         self.channel.drained(self.drain).await;
+        self.sweeper.stop().await;
         self.stop.cancel();
         if let Err(error) = self.observers.await {
             tracing::warn!(%error, "the delivery to observers did not end well");

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::around::{around, panicked};
-use crate::routes::{api_keys, approvals, blobs, bundles, calls, events, health, security, sessions, verify};
+use crate::routes::{api_keys, approvals, blobs, bundles, calls, events, health, security, sessions, usage, verify};
 
 /// The routes with their documentation, made from the same lines.
 pub(crate) fn api() -> OpenApiRouter<App> {
@@ -33,6 +33,7 @@ pub(crate) fn api() -> OpenApiRouter<App> {
         // Auditors.
         .routes(routes!(verify::verify_session))
         .routes(routes!(security::list_security_events))
+        .routes(routes!(usage::list_usage))
         // Policy owners and administrators.
         .routes(routes!(bundles::get_bundle, bundles::put_bundle))
         .routes(routes!(bundles::get_bundle_version))

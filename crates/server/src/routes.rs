@@ -11,4 +11,5 @@ pub mod health;
 pub mod security;
 pub mod sessions;
 mod stream;
+pub mod usage;
 pub mod verify;

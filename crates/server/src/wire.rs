@@ -21,6 +21,7 @@ pub mod observation;
 pub mod page;
 pub mod registry;
 pub mod session;
+pub mod usage;
 pub mod verify;
 
 /// The form of an event or a document when nothing else is said: any JSON value, its text exactly as it was judged.

@@ -9,7 +9,7 @@ use toolgate_tests::{Backend, Caller, WAIT};
 use super::{absent, digest, good_body, operations, world};
 
 /// The scopes of which one is enough, by operation.
-const NEEDED: [(&str, &str, &[&str]); 20] = [
+const NEEDED: [(&str, &str, &[&str]); 22] = [
     ("POST", "/v1/sessions", &["sessions:write"]),
     ("GET", "/v1/sessions", &["sessions:read", "audit:read"]),
     ("GET", "/v1/sessions/{id}", &["sessions:read", "audit:read"]),
@@ -18,6 +18,7 @@ const NEEDED: [(&str, &str, &[&str]); 20] = [
     ("POST", "/v1/sessions/{id}/close", &["sessions:write"]),
     ("GET", "/v1/sessions/{id}/events", &["sessions:read", "audit:read"]),
     ("GET", "/v1/sessions/{id}/calls", &["sessions:read", "audit:read"]),
+    ("GET", "/v1/sessions/{id}/calls/{call_id}/explain", &["sessions:read", "audit:read"]),
     ("GET", "/v1/sessions/{id}/blobs/{digest}", &["sessions:read", "audit:read"]),
     ("POST", "/v1/sessions/{id}/verify", &["sessions:read", "audit:read"]),
     ("GET", "/v1/approvals", &["sessions:read", "audit:read", "approvals:write"]),
@@ -30,6 +31,7 @@ const NEEDED: [(&str, &str, &[&str]); 20] = [
     ("GET", "/v1/api-keys", &["keys:admin"]),
     ("DELETE", "/v1/api-keys/{id}", &["keys:admin"]),
     ("GET", "/v1/security-events", &["audit:read"]),
+    ("GET", "/v1/usage", &["sessions:read", "audit:read"]),
 ];
 
 const SCOPES: [&str; 7] = [
@@ -44,6 +46,7 @@ const SCOPES: [&str; 7] = [
 
 fn request(caller: &Caller, method: &Method, template: &str) -> reqwest::RequestBuilder {
     let path = template.replace("{id}", &absent(template)).replace("{digest}", &digest());
+    let path = path.replace("{call_id}", &format!("call_{}", "0".repeat(32)));
     let request = caller.request(method.clone(), &path);
     match good_body(method, template) {
         Some(body) => request.json(&body),

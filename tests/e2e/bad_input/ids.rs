@@ -16,6 +16,7 @@ fn with_ids() -> Vec<(Method, String)> {
 /// Asks with this id in the path; the answer, and its body with the id taken out.
 async fn ask(caller: &Caller, method: &Method, template: &str, id: &str, digest: &str) -> (Answer, String) {
     let path = template.replace("{id}", id).replace("{digest}", digest);
+    let path = path.replace("{call_id}", &format!("call_{}", "0".repeat(32)));
     let request = caller.request(method.clone(), &path).header("x-request-id", "one-and-the-same");
     let request = match good_body(method, template) {
         Some(body) => request.json(&body),
@@ -118,7 +119,13 @@ async fn one_answer(backend: Backend) {
     assert_eq!(after, before);
     for (method, template) in with_ids() {
         if method == Method::GET {
-            ask(&owner, &method, &template, owned.id(&template), owned.digest(&template)).await.0.expect(200);
+            let (answer, _) = ask(&owner, &method, &template, owned.id(&template), owned.digest(&template)).await;
+            if template.contains("{call_id}") {
+                // The owner is told which of the two is absent.
+                assert_eq!(answer.expect(404).code(), "unknown_call");
+            } else {
+                answer.expect(200);
+            }
         }
     }
     owner.verified(&owned.session).await;
