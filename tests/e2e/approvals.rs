@@ -2,6 +2,9 @@
 //! approvals over the channel.
 
 mod binding;
+mod codes;
+mod field;
+mod rules;
 mod time;
 
 use serde_json::{Value, json};

@@ -51,7 +51,7 @@ async fn refused(request: Request) -> (u16, String) {
     }
 }
 
-struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(super) struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
     async fn open(server: &TestServer) -> Self {
@@ -62,14 +62,14 @@ impl Socket {
         Self(socket)
     }
 
-    async fn hello(server: &TestServer, client: &str, sessions: Value) -> Self {
+    pub(super) async fn hello(server: &TestServer, client: &str, sessions: Value) -> Self {
         let mut socket = Self::open(server).await;
         socket.send(json!({"type": "Hello", "protocol": 1, "client_id": client, "sessions": sessions})).await;
         socket.until("Welcome").await;
         socket
     }
 
-    async fn send(&mut self, frame: Value) {
+    pub(super) async fn send(&mut self, frame: Value) {
         self.0.send(Message::text(frame.to_string())).await.unwrap();
     }
 
@@ -77,7 +77,7 @@ impl Socket {
         timeout(WAIT, self.0.next()).await.expect("something comes in time")
     }
 
-    async fn until(&mut self, kind: &str) -> Value {
+    pub(super) async fn until(&mut self, kind: &str) -> Value {
         loop {
             match self.message().await {
                 Some(Ok(Message::Text(text))) => {

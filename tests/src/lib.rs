@@ -4,6 +4,7 @@
 
 pub mod caller;
 pub mod contract;
+pub mod fake_hook;
 pub mod fake_model;
 pub mod fake_tool;
 pub mod server;
@@ -12,6 +13,7 @@ pub mod wild_model;
 pub mod world;
 
 pub use caller::Caller;
+pub use fake_hook::FakeHook;
 pub use fake_model::FakeModel;
 pub use fake_tool::FakeTool;
 pub use server::{Backend, TestServer};

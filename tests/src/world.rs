@@ -49,3 +49,13 @@ pub fn with(mut bundle: Value, pointer: &str, value: Value) -> Value {
     bundle.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"))[key] = value;
     bundle
 }
+
+/// A field case: failures that people reported in public, as `tests/field-cases` has them.
+#[must_use]
+pub fn field_case(id: &str) -> Value {
+    let path = format!("{}/field-cases/{id}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("the case is there");
+    let case: Value = serde_json::from_str(&text).expect("a case is JSON");
+    assert_eq!(case["case"], id);
+    case
+}

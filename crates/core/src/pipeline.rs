@@ -287,7 +287,7 @@ impl<'a> Judge<'a, '_> {
         if self.situation.profile.tools.contains(&tool.id) {
             return Ok(());
         }
-        Err((RejectReason::ToolNotAllowlisted, format!("this session may not use it; {}", self.available())))
+        Err((RejectReason::ToolNotAllowlisted, format!("it is not allowed in this profile; {}", self.available())))
     }
 
     fn available(&self) -> String {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use toolgate_tests::fake_tool::Ran;
-use toolgate_tests::world::{bundle, with};
+use toolgate_tests::world::{bundle, field_case, with};
 use toolgate_tests::{FakeModel, FakeTool, TestServer};
 
 /// What a case says about the run's end, and our code for it.
@@ -108,7 +108,7 @@ pub(super) async fn play(id: &str, chosen: Option<&str>, by_hand: &[&str]) -> Pl
 
 /// As `play`, with another set-up.
 pub(super) async fn play_with(id: &str, chosen: Option<&str>, by_hand: &[&str], set: Set) -> Played {
-    let case = read(id);
+    let case = field_case(id);
     let given = &case["given"];
     let envelope = case["kind"] == "envelope_text";
     let repeat = given["repeat_last"] == true;
@@ -156,13 +156,6 @@ pub(super) async fn play_with(id: &str, chosen: Option<&str>, by_hand: &[&str], 
     let played = Played { case, expect, session, events, journal, requests, told, told_as_results };
     check(&played, &by_hand);
     played
-}
-
-fn read(id: &str) -> Value {
-    let path = format!("{}/field-cases/{id}.json", env!("CARGO_MANIFEST_DIR"));
-    let case: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(case["case"], id);
-    case
 }
 
 /// The case's answers, and an end for runs that would ask on.
