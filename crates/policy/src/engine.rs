@@ -85,6 +85,12 @@ impl Policy {
         self.evidence.iter().flat_map(|rule| rule.deficits(profile, run, calls)).collect()
     }
 
+    /// Whether there is a rule on repetitions; without one nobody needs to gather the keys.
+    #[must_use]
+    pub const fn counts_repetitions(&self) -> bool {
+        self.repeats.is_some()
+    }
+
     /// Whether a call repeats earlier ones. `keys` are the canonical calls of the run, oldest first, rejected and unknown
     /// ones included, without the call under decision, whose key is `key`; equal keys mean equal calls.
     #[must_use]

@@ -53,8 +53,8 @@ pub struct CedarRecord {
     pub engine: String,
 }
 
-impl From<&Judgement> for PolicyRecord {
-    fn from(judgement: &Judgement) -> Self {
+impl From<Judgement> for PolicyRecord {
+    fn from(judgement: Judgement) -> Self {
         Self {
             decision: match judgement.decision {
                 Decision::Allow => "allow",
@@ -62,24 +62,24 @@ impl From<&Judgement> for PolicyRecord {
                 Decision::Deny => "deny",
             }
             .to_owned(),
-            rule: judgement.first.as_ref().map(|first| first.rule_id.clone()),
             code: judgement.first.as_ref().map(|first| first.code.code().to_owned()),
-            findings: judgement.findings.iter().map(FindingRecord::from).collect(),
-            cedar: judgement.cedar.as_ref().map(|cedar| CedarRecord {
-                deciding: cedar.deciding.clone(),
-                failed: cedar.failed.clone(),
-                policy_hash: cedar.policy_hash.clone(),
-                schema_hash: cedar.schema_hash.clone(),
-                engine: cedar.engine.clone(),
+            rule: judgement.first.map(|first| first.rule_id),
+            findings: judgement.findings.into_iter().map(FindingRecord::from).collect(),
+            cedar: judgement.cedar.map(|cedar| CedarRecord {
+                deciding: cedar.deciding,
+                failed: cedar.failed,
+                policy_hash: cedar.policy_hash,
+                schema_hash: cedar.schema_hash,
+                engine: cedar.engine,
             }),
         }
     }
 }
 
-impl From<&Finding> for FindingRecord {
-    fn from(finding: &Finding) -> Self {
+impl From<Finding> for FindingRecord {
+    fn from(finding: Finding) -> Self {
         Self {
-            rule: finding.rule_id.clone(),
+            rule: finding.rule_id,
             outcome: match finding.outcome {
                 Outcome::Pass => "pass",
                 Outcome::Ask => "ask",
@@ -88,8 +88,8 @@ impl From<&Finding> for FindingRecord {
             .to_owned(),
             code: finding.code.map(|code| code.code().to_owned()),
             shadow: finding.shadow,
-            detail: finding.detail.clone(),
-            looked_at: finding.looked_at.clone(),
+            detail: finding.detail,
+            looked_at: finding.looked_at,
         }
     }
 }

@@ -25,12 +25,13 @@ impl Judge<'_, '_> {
     pub(super) fn policy(&mut self, tool: &Tool, args: &Value) -> Result<(), Stop> {
         let Some(policy) = self.situation.bundle.policy() else { return Ok(()) };
         let judgement = self.ask_engine(policy, tool, args);
-        self.verdict.policy = Some(PolicyRecord::from(&judgement));
         self.verdict.derived = derived(&judgement);
         self.verdict.rules.extend(judgement.findings.iter().map(|finding| format!("policy:{}", finding.rule_id)));
-        let Some(first) = &judgement.first else { return Ok(()) };
+        let (decision, first) = (judgement.decision, judgement.first.clone());
+        self.verdict.policy = Some(PolicyRecord::from(judgement));
+        let Some(first) = first else { return Ok(()) };
         let detail = format!("`{}`: {}", first.rule_id, first.detail);
-        match judgement.decision {
+        match decision {
             PolicyDecision::Allow => Ok(()),
             PolicyDecision::Ask => {
                 self.ask = Some(format!("a human must approve it, says {detail}"));
@@ -113,7 +114,7 @@ impl Judge<'_, '_> {
     }
 
     fn loop_found(&self) -> Option<Repetition> {
-        let policy = self.situation.bundle.policy()?;
+        let policy = self.situation.bundle.policy().filter(|policy| policy.counts_repetitions())?;
         let ProposedArgs::Readable(args) = &self.proposed.args else { return None };
         let session = self.situation.session?;
         let key = self.key_of_call(args);
