@@ -226,6 +226,32 @@ async fn a_human_may_raise_a_bound() {
     server.stop().await;
 }
 
+/// The bound as it was asked for; more than a bundle may name is refused.
+async fn raised_as_asked(backend: Backend) {
+    let model = FakeModel::start(vec![look(), FakeModel::text("done")]).await;
+    let tool = FakeTool::ok().await;
+    let server = TestServer::start(backend).await;
+    let caller = server.caller();
+    let (boss, id, view) = paused(&caller, &model, &tool).await;
+    let far = json!({"decision": "edit", "arguments": {"bound": "max_steps", "from": 1, "to": 201}});
+    assert_eq!(decide(&boss, &view, far).await.code(), "edit_invalid");
+    decide(&boss, &view, json!({"decision": "approve"})).await.expect(200);
+    let session = caller.until_ended(&id, 1).await;
+    assert_eq!((&session["run"]["ending"], &session["run"]["limits"]["max_steps"]), (&json!("done"), &json!(2)));
+    caller.verified(&id).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bound_is_raised_as_asked_on_sqlite() {
+    raised_as_asked(Backend::Sqlite).await;
+}
+
+#[tokio::test]
+async fn a_bound_is_raised_as_asked_on_postgres() {
+    raised_as_asked(Backend::Postgres).await;
+}
+
 #[tokio::test]
 async fn a_bound_that_is_not_raised_ends_the_run() {
     let model = FakeModel::start(vec![look()]).await;

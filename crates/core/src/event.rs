@@ -25,8 +25,8 @@ mod policy;
 
 pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpened, AdmissionVerb};
 pub use budget::{
-    Amount, BallotBudget, Bound, BudgetReserved, BudgetSettled, Charge, LedgerAnswer, Purpose, Raise, RaiseContent,
-    ReservationAnswered, RunPaused, Settlement,
+    Amount, BallotBudget, Bound, BudgetReserved, BudgetSettled, Charge, LedgerAnswer, MOST, Purpose, Raise,
+    RaiseContent, ReservationAnswered, RunPaused, Settlement,
 };
 pub use policy::{CedarRecord, FindingRecord, PolicyRecord};
 

@@ -330,7 +330,8 @@ fn marks(event: &Event) -> (Option<CallId>, Marks) {
     let of_core = event.marks();
     // A call that hooks or people must let pass is allowed once the last of them has.
     let passed = match event {
-        Event::ApprovalDecided(e) => e.decision == ApprovalVerb::Approve && e.missing == 0,
+        // Leave to go beyond a bound is no leave for a call.
+        Event::ApprovalDecided(e) => e.decision == ApprovalVerb::Approve && e.missing == 0 && e.raises.is_empty(),
         Event::AdmissionAnswered(e) => e.verdict == AdmissionVerb::Allow && e.next_by.is_none() && e.approval.is_none(),
         Event::CallDecided(e) => e.decision == Decision::Allow && e.admission.is_none(),
         _ => false,

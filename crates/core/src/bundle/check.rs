@@ -139,6 +139,14 @@ impl Check {
         self.range(format!("{path}/timeout_ms"), model.timeout_ms, 1, 600_000);
         self.range(format!("{path}/retries"), u64::from(model.retries), 0, 10);
         self.secret(format!("{path}/api_key_env"), model.api_key_env.as_deref());
+        let prices = model.prices.unwrap_or_default();
+        for (name, price) in [
+            ("input_microusd_per_million", prices.input_microusd_per_million),
+            ("output_microusd_per_million", prices.output_microusd_per_million),
+            ("call_microusd", prices.call_microusd),
+        ] {
+            self.range(format!("{path}/prices/{name}"), price, 0, 1_000_000_000_000);
+        }
         self.range(format!("{path}/max_concurrency"), u64::from(model.max_concurrency), 1, 10_000);
         match model.provider {
             Provider::Scripted => {

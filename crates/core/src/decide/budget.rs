@@ -9,7 +9,7 @@ use crate::bundle::ModelDef;
 use crate::bundle::model::Provider;
 use crate::event::{
     Amount, ApprovalOpened, BallotBudget, Bound, BudgetReserved, BudgetSettled, Charge, EndCause, Event, LedgerAnswer,
-    Purpose, RaiseContent, ReservationAnswered, RunPaused,
+    MOST, Purpose, RaiseContent, ReservationAnswered, RunPaused,
 };
 use crate::id::{ApprovalId, CallId, ToolId};
 use crate::input::ReservationAnswer;
@@ -134,7 +134,10 @@ impl Draft<'_> {
         let (run, step) = self.step()?;
         let approval_rules = &self.profile()?.approval;
         let index = u32::MAX - self.session.active_run()?.pauses;
-        let to = over.limit.saturating_mul(2).max(over.used.saturating_add(over.need));
+        let to = over.limit.saturating_mul(2).max(over.used.saturating_add(over.need)).min(over.bound.most());
+        if to <= over.limit {
+            return None;
+        }
         let args = Json::from_value(&json!({"bound": over.bound.code(), "from": over.limit, "to": to}));
         let tool = ToolId::new(RAISE_TOOL).ok()?;
         let digest = super::approval_digest(self.session.id, self.bundle.digest(), &tool, Venue::Server, &args);
@@ -175,7 +178,7 @@ impl Draft<'_> {
         }
         let input = model.max_input_tokens.map_or(input, |most| input.min(u64::from(most)));
         let output = model.max_output_tokens.map_or(0, u64::from);
-        Amount { tokens: input.saturating_add(output), cost_microusd: price(model, input, output) }
+        Amount { tokens: input.saturating_add(output), cost_microusd: price(model, input, output) }.capped()
     }
 
     fn round_charges(&self, total: Amount, calls: u64) -> Vec<Charge> {
@@ -186,6 +189,7 @@ impl Draft<'_> {
             (COST, budget.max_cost_microusd, total.cost_microusd),
         ];
         let charge = |(counter, limit, amount): (&str, Option<u64>, u64)| {
+            let amount = amount.min(MOST);
             Some(Charge { counter: counter.to_owned(), window_ms: budget.window_ms, amount, limit: limit? })
         };
         charges.into_iter().filter_map(charge).collect()
@@ -197,7 +201,7 @@ impl Draft<'_> {
         if let (Some(input), Some(output)) = (usage.input_tokens, usage.output_tokens) {
             let cost = model.map_or(0, |model| price(model, input, output));
             let known = model.and_then(|model| model.prices).map(|_| cost);
-            return (known, Amount { tokens: input.saturating_add(output), cost_microusd: cost });
+            return (known, Amount { tokens: input.saturating_add(output), cost_microusd: cost }.capped());
         }
         let Some(Phase::Asking(round)) = self.session.active_run().map(|run| &run.phase) else {
             return (None, Amount::default());

@@ -17,7 +17,17 @@ pub struct Amount {
     pub cost_microusd: u64,
 }
 
+/// The largest number that one ballot or call counts for: 2^53. What a provider claims beyond it counts as this, so that no
+/// sum of a tenant overflows.
+pub const MOST: u64 = 1 << 53;
+
 impl Amount {
+    /// Both parts, each at most [`MOST`].
+    #[must_use]
+    pub fn capped(self) -> Self {
+        Self { tokens: self.tokens.min(MOST), cost_microusd: self.cost_microusd.min(MOST) }
+    }
+
     /// Both parts added; the largest number stands for everything beyond it.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
@@ -196,6 +206,20 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// The highest value that a human may raise it to: that which a bundle may name.
+    #[must_use]
+    pub const fn most(self) -> u64 {
+        match self {
+            Self::MaxSteps => 200,
+            Self::MaxModelCalls => 10_000,
+            Self::MaxTokens
+            | Self::MaxCostMicrousd
+            | Self::SessionMaxModelCalls
+            | Self::SessionMaxTokens
+            | Self::SessionMaxCostMicrousd => MOST,
+        }
+    }
+
     /// The code used in log and API.
     #[must_use]
     pub const fn code(self) -> &'static str {

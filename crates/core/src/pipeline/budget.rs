@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Judge, Stop};
 use crate::apply::budget::TOOL_CALLS;
 use crate::bundle::Tool;
-use crate::event::Charge;
+use crate::event::{Charge, MOST};
 use crate::profile::AtLimit;
 use crate::reason::RejectReason;
 
@@ -47,8 +47,9 @@ impl Judge<'_, '_> {
                 charges.push(Charge { counter, window_ms: rule.window_ms, amount: 1, limit });
             }
             if let (Some(limit), Some(pointer)) = (rule.max_sum, &rule.argument) {
-                let Some(amount) = args.pointer(pointer).and_then(Value::as_u64) else {
-                    let detail = format!("`{name}` adds up `{pointer}`, which must be a whole number of at least 0");
+                let amount = args.pointer(pointer).and_then(Value::as_u64).filter(|amount| *amount <= MOST);
+                let Some(amount) = amount else {
+                    let detail = format!("`{name}` adds up `{pointer}`, which must be a whole number from 0 to {MOST}");
                     return Err((RejectReason::CumulativeLimit, detail));
                 };
                 let counter = format!("limit.sum.{name}");

@@ -91,6 +91,11 @@ fn require_json(typed: Option<&str>) -> Result<(), ApiError> {
 /// unknown fields and wrong types are invalid, with their place.
 fn read<T: DeserializeOwned>(text: &str) -> Result<Body<T>, ApiError> {
     let value = read_strict(text).map_err(|fault| ApiError::new(ErrorCode::Malformed, fault.to_string()))?;
+    // A reader of fields also takes a list of their values; a body is an object.
+    if !value.is_object() {
+        let detail = "the body must be a JSON object";
+        return Err(ApiError::new(ErrorCode::InvalidRequest, detail).at("", "shape", detail));
+    }
     let fingerprint = Canonical::from_value(&value).hash();
     Ok(Body { value: typed(value)?, fingerprint })
 }

@@ -9,7 +9,7 @@ use toolgate_core::id::TenantId;
 use toolgate_core::input::ReservationAnswer;
 use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
-use toolgate_store::{self as store, MAX_SETTLEMENTS, Reservation, Reserved};
+use toolgate_store::{self as store, MAX_SETTLEMENTS, Reservation, Reserved, StoreError};
 
 use super::deps::Deps;
 
@@ -42,6 +42,11 @@ pub(super) fn reserve(
         loop {
             match deps.store.reserve(&reservation).await {
                 Ok(answer) => return ReservationAnswer { purpose, answer: answered(answer), settled },
+                Err(error @ StoreError::InvalidAt { .. }) => {
+                    // Asking again would change nothing: what the ledger cannot take is not granted.
+                    tracing::error!(session = %reservation.session, %error, "the ledger cannot take a reservation");
+                    return lost(purpose, "the ledger cannot take it");
+                }
                 Err(error) => tracing::warn!(session = %reservation.session, %error, "the ledger is asked again"),
             }
             tokio::time::sleep(wait).await;
@@ -64,6 +69,11 @@ pub(super) fn settle(
         loop {
             match deps.store.settle(&tenant, session, &settle, deps.clock.now()).await {
                 Ok(()) => return settle.into_iter().map(|one| one.key).collect(),
+                Err(error @ StoreError::InvalidAt { .. }) => {
+                    // What was reserved stays counted; telling it again would change nothing.
+                    tracing::error!(%session, %error, "the ledger cannot take a settlement");
+                    return settle.into_iter().map(|one| one.key).collect();
+                }
                 Err(error) => tracing::warn!(%session, %error, "the ledger is told again"),
             }
             tokio::time::sleep(wait).await;

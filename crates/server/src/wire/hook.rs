@@ -105,7 +105,12 @@ pub fn verdict(body: &[u8]) -> AdmissionVerdict {
         Ok(json) => json,
         Err(fault) => return failed(&short(&format!("the answer is no JSON: {fault}"))),
     };
-    let answer: AdmissionAnswer = match serde_json::from_value(json.value()) {
+    let value = json.value();
+    // A reader of fields also takes a list of their values, and a word as a map; neither is an answer.
+    if !value.is_object() || !value.get("decision").is_some_and(serde_json::Value::is_string) {
+        return failed("the answer must be an object whose `decision` is a word");
+    }
+    let answer: AdmissionAnswer = match serde_json::from_value(value) {
         Ok(answer) => answer,
         Err(error) => return failed(&short(&format!("the answer has another form: {error}"))),
     };
@@ -143,6 +148,9 @@ mod tests {
             b"[]",
             b"true",
             b"{}",
+            br#"["allow"]"#,
+            br#"["allow",null,null]"#,
+            br#"{"decision":{"allow":null}}"#,
             br#"{"decision":"ALLOW"}"#,
             br#"{"decision":"allow","decision":"deny"}"#,
             br#"{"decision":"allow","allow":true}"#,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use toolgate_core::event::{
-    ApprovalContent, ApprovalDecided, ApprovalVerb, CallDispatched, CallEnd, CallEnded, Dispatch, EndCause,
-    EndedContent, Event, MessageReceived, OutcomeRefused, OwnerChanged, TextContent,
+    ApprovalContent, ApprovalDecided, ApprovalVerb, Bound, CallDispatched, CallEnd, CallEnded, Dispatch, EndCause,
+    EndedContent, Event, MessageReceived, OutcomeRefused, OwnerChanged, Raise, TextContent,
 };
 use toolgate_core::id::{ApprovalId, CallId, ClientInstance, Sha256Digest};
 use toolgate_core::input::Reporter;
@@ -175,6 +175,11 @@ fn columns_and_marks_follow_the_event() {
     let call = bench.call.clone();
     let approval = bench.approval.clone();
     let Event::ApprovalDecided(edit) = edited(&call, approval) else { panic!("not an approval") };
+    let raise = ApprovalDecided {
+        decision: ApprovalVerb::Approve,
+        raises: vec![Raise { bound: Bound::MaxSteps, to: 9 }],
+        ..(*edit).clone()
+    };
     let of = |missing| ApprovalDecided { decision: ApprovalVerb::Approve, missing, ..(*edit).clone() };
     let (first, last) = (Event::ApprovalDecided(Box::new(of(1))), Event::ApprovalDecided(Box::new(of(0))));
     let dispatched = Event::CallDispatched(CallDispatched {
@@ -183,8 +188,14 @@ fn columns_and_marks_follow_the_event() {
         step: 2,
         dispatch: Dispatch { attempt: 1, deadline_at: AT, instance: None },
     });
-    let rows =
-        bench.write(&[Event::ApprovalDecided(edit.clone()), first, last, dispatched, ended(&call, "x"), message("y")]);
+    let rows = bench.write(&[
+        Event::ApprovalDecided(Box::new(raise)),
+        first,
+        last,
+        dispatched,
+        ended(&call, "x"),
+        message("y"),
+    ]);
     let marks: Vec<_> = rows
         .iter()
         .map(|row| (row.marks.decision, row.marks.allow, row.marks.dispatch_attempt, row.marks.terminal))

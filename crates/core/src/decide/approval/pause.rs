@@ -27,7 +27,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, answer: &ApprovalAnswer, pause: &Pau
         }
         ApprovalDecision::Edit { args } => {
             let Some(raise) = raise(pause, &args.value()) else {
-                let wanted = json!({"bound": pause.bound.code(), "from": pause.limit, "to": "more than `from`"});
+                let wanted = json!({"bound": pause.bound.code(), "from": pause.limit, "to": format!("more than `from`, at most {}", pause.bound.most())});
                 return Err(Refusal::new(RefusalCode::EditInvalid, format!("the arguments must be {wanted}")));
             };
             if missing(&pause.approval) > 0 {
@@ -64,7 +64,7 @@ fn with_what_follows(draft: &Draft<'_>, raise: Raise) -> Vec<Raise> {
         return vec![raise];
     }
     let more = raise.to.saturating_sub(u64::from(limits.max_steps)).saturating_mul(u64::from(limits.ballots));
-    let to = u64::from(limits.max_model_calls).saturating_add(more);
+    let to = u64::from(limits.max_model_calls).saturating_add(more).min(Bound::MaxModelCalls.most());
     vec![raise, Raise { bound: Bound::MaxModelCalls, to }]
 }
 
@@ -73,5 +73,5 @@ fn raise(pause: &Pause, args: &Value) -> Option<Raise> {
     let args = args.as_object().filter(|args| args.len() == 3)?;
     let to = args.get("to")?.as_u64()?;
     let same = args.get("bound")?.as_str()? == pause.bound.code() && args.get("from")?.as_u64()? == pause.limit;
-    (same && to > pause.limit).then_some(Raise { bound: pause.bound, to })
+    (same && to > pause.limit && to <= pause.bound.most()).then_some(Raise { bound: pause.bound, to })
 }
