@@ -142,8 +142,9 @@ async fn a_call_goes_over_the_socket_and_back_and_survives_a_restart() {
     let (mut server, caller) = TestServer::with_bundle(&bundle()).await;
     let mut socket = Socket::hello(&server, "ide", json!([])).await;
     socket.send(json!({"type": "Request", "frame_id": "f", "profile": "default", "prompt": "build"})).await;
-    let session = socket.until("StreamEvent").await["session_id"].as_str().unwrap().to_owned();
+    // Offers may overtake events, so the offer is what is waited for.
     let offer = socket.until("ApprovedToolCall").await;
+    let session = offer["session_id"].as_str().unwrap().to_owned();
     assert_eq!(caller.session(&session).await["status"], "waiting_client");
 
     let (restarted, closing) = tokio::join!(server.restart(), async {
