@@ -8,19 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
 use tokio::time::{Instant, timeout_at};
 use toolgate_core::bundle::HookDef;
 use toolgate_core::id::{ActorId, CallId, ProfileName, SessionId, Sha256Digest, TenantId, ToolId};
 use toolgate_core::input::AdmissionVerdict;
 use toolgate_core::json::Json;
-use toolgate_core::tool::{SECRET_PREFIX, ToolDef};
+use toolgate_core::tool::ToolDef;
 use toolgate_proposers::SecretSource;
 use url::Url;
 
 use crate::tools::AddressPolicy;
-use crate::tools::http::{ToolSetupError, checked_client, sending_failed};
+use crate::tools::http::{ToolSetupError, bearer, bearer_secret, checked_client, sending_failed};
 use crate::wire::hook::{AdmissionReview, verdict};
 
 /// Bytes of an answer, at most.
@@ -116,11 +115,10 @@ impl HttpHooks {
             .header(ACCEPT_ENCODING, "identity")
             .header("idempotency-key", key)
             .body(body);
-        let secret = self.secret(to.bearer_env)?;
+        let secret = bearer_secret(&*self.secrets, to.bearer_env)?;
         if let Some(secret) = &secret {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose_secret()))
-                .map_err(|_| "its secret has characters that no header may carry".to_owned())?;
-            value.set_sensitive(true);
+            let value =
+                bearer(secret).ok_or_else(|| "its secret has characters that no header may carry".to_owned())?;
             request = request.header(AUTHORIZATION, value);
         }
         let late = || "it did not answer in time".to_owned();
@@ -138,14 +136,6 @@ impl HttpHooks {
             answer.extend_from_slice(&chunk);
         }
         Ok((status.as_u16(), answer))
-    }
-
-    fn secret(&self, name: Option<&str>) -> Result<Option<SecretString>, String> {
-        let Some(name) = name else { return Ok(None) };
-        if !name.starts_with(SECRET_PREFIX) {
-            return Err(format!("`bearer_env` must name a variable that begins with {SECRET_PREFIX}"));
-        }
-        self.secrets.secret(name).map(Some).ok_or_else(|| format!("the variable {name} is not set"))
     }
 }
 

@@ -93,14 +93,9 @@ fn denied(
 fn rewritten(draft: &mut Draft<'_>, answer: &AdmissionAnswer, call: &Call, reason: Option<String>, args: &Json) {
     let Some(new_id) = draft.next_call() else { return };
     let mut event = record(draft, answer, call, AdmissionVerb::Rewrite, reason.clone());
-    match redact::cut(args, redact::pointers(draft.bundle, &call.tool_text)) {
-        None => event.content.args = Some(args.clone()),
-        Some(shown) => {
-            event.content.args = Some(shown);
-            event.content.redacted = true;
-            event.sealed.insert(new_id.clone(), args.clone());
-        }
-    }
+    let written = redact::written(draft.bundle, &call.tool_text, &new_id, args);
+    (event.content.args, event.content.redacted) = (Some(written.shown), written.redacted);
+    event.sealed = written.sealed;
     draft.push(Event::AdmissionAnswered(Box::new(event)));
     let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
     let detail = format!("the admission hook `{}` wrote other arguments{why}", answer.hook);

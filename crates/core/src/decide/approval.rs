@@ -241,14 +241,9 @@ fn edit(draft: &mut Draft<'_>, answer: &ApprovalAnswer, call: &Call, args: &Json
         return Err(Refusal::new(RefusalCode::NoActiveRun, "no run is under way"));
     };
     let mut event = record(answer, &call.id, ApprovalVerb::Edit);
-    match redact::cut(args, redact::pointers(draft.bundle, &call.tool_text)) {
-        None => event.content.args = Some(args.clone()),
-        Some(shown) => {
-            event.content.args = Some(shown);
-            event.content.redacted = true;
-            event.sealed.insert(new_id.clone(), args.clone());
-        }
-    }
+    let written = redact::written(draft.bundle, &call.tool_text, &new_id, args);
+    (event.content.args, event.content.redacted) = (Some(written.shown), written.redacted);
+    event.sealed = written.sealed;
     draft.push(Event::ApprovalDecided(Box::new(event)));
     let mut close = Close::not_executed(NotExecuted::Denied, EndCause::Approver, "an approver changed the arguments");
     close.replaced_by = Some(new_id);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::bundle::Bundle;
-use crate::id::ToolId;
+use crate::id::{CallId, ToolId};
 use crate::json::Json;
 use crate::profile::Profile;
 use crate::proposal::{Ballot, BallotVerdict, MalformedReason, Proposal, ProposedArgs, ProposedCall};
@@ -31,6 +31,24 @@ pub(super) fn cut(args: &Json, pointers: &[String]) -> Option<Json> {
         }
     }
     changed.then(|| Json::from_value(&value))
+}
+
+/// Arguments that somebody wrote in the place of a model's, as their record keeps them.
+pub(super) struct Written {
+    /// Without the values that the tool's contract calls secret.
+    pub(super) shown: Json,
+    /// Whether something was cut.
+    pub(super) redacted: bool,
+    /// In full under the new call's id, where something was cut.
+    pub(super) sealed: BTreeMap<CallId, Json>,
+}
+
+/// Splits what was written for a call into what is shown and what is sealed.
+pub(super) fn written(bundle: &Bundle, tool: &str, call: &CallId, args: &Json) -> Written {
+    match cut(args, pointers(bundle, tool)) {
+        None => Written { shown: args.clone(), redacted: false, sealed: BTreeMap::new() },
+        Some(shown) => Written { shown, redacted: true, sealed: BTreeMap::from([(call.clone(), args.clone())]) },
+    }
 }
 
 /// The value at a pointer, or what stands in its way: a model that writes text where an object belongs may have put the

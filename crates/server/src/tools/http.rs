@@ -97,14 +97,8 @@ impl HttpRunner {
     }
 
     fn secret(&self, executor: &HttpExecutor) -> Result<Option<SecretString>, String> {
-        let Some(name) = &executor.bearer_env else { return Ok(None) };
-        if !name.starts_with(SECRET_PREFIX) {
-            return Err(format!(
-                "`bearer_env` must name a variable that begins with {SECRET_PREFIX}; nothing was sent"
-            ));
-        }
-        let secret = self.secrets.secret(name);
-        secret.map(Some).ok_or_else(|| format!("the variable {name} is not set; nothing was sent"))
+        let secret = bearer_secret(&*self.secrets, executor.bearer_env.as_deref());
+        secret.map_err(|why| format!("{why}; nothing was sent"))
     }
 
     fn request(
@@ -132,13 +126,28 @@ impl HttpRunner {
             .header("toolgate-session", session.to_string())
             .body(order.args.as_str().to_owned());
         if let Some(secret) = secret {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose_secret()))
-                .map_err(|_| "the tool's secret has characters that no header may carry".to_owned())?;
-            value.set_sensitive(true);
+            let value =
+                bearer(secret).ok_or_else(|| "the tool's secret has characters that no header may carry".to_owned())?;
             request = request.header(AUTHORIZATION, value);
         }
         Ok(request)
     }
+}
+
+/// The secret that a bundle names; a bundle may name only variables that the operator gives to bundles.
+pub(crate) fn bearer_secret(secrets: &dyn SecretSource, name: Option<&str>) -> Result<Option<SecretString>, String> {
+    let Some(name) = name else { return Ok(None) };
+    if !name.starts_with(SECRET_PREFIX) {
+        return Err(format!("`bearer_env` must name a variable that begins with {SECRET_PREFIX}"));
+    }
+    secrets.secret(name).map(Some).ok_or_else(|| format!("the variable {name} is not set"))
+}
+
+/// The header that carries a secret; none when no header may carry its characters.
+pub(crate) fn bearer(secret: &SecretString) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose_secret())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// A client that keeps connections and goes to permitted addresses only.

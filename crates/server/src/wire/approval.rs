@@ -9,7 +9,6 @@ use toolgate_core::event::ApprovalVerb;
 use toolgate_core::id::Sha256Digest;
 use toolgate_core::input::{ApprovalDecision, GrantAsked};
 use toolgate_core::json::Json;
-use toolgate_core::tool::Risk;
 use toolgate_store::{ApprovalBody, ApprovalRow, ApprovalStatus};
 use utoipa::ToSchema;
 
@@ -129,7 +128,7 @@ impl ApprovalView {
             step: body.step,
             tool: body.tool.to_string(),
             tool_description: tool.map(|tool| tool.def.description.clone()),
-            risk: tool.map(|tool| risk_word(tool.def.risk)),
+            risk: tool.map(|tool| tool.def.risk.code()),
             venue: venue_word(body.venue),
             reason: body.reason.clone(),
             args: args.into(),
@@ -168,14 +167,6 @@ impl DecisionView {
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Cancelled => None,
         };
         Self { summary: row.into(), decision }
-    }
-}
-
-const fn risk_word(risk: Risk) -> &'static str {
-    match risk {
-        Risk::Low => "low",
-        Risk::Medium => "medium",
-        Risk::High => "high",
     }
 }
 
