@@ -54,6 +54,11 @@ enum Command {
     Openapi,
 }
 
+/// A decision makes some hundred small values: with the system's allocator, making and dropping them is a third of it
+/// (`bench/README.md`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The first line of any program that speaks TLS: one crypto library for database, models and tools.
     if rustls::crypto::ring::default_provider().install_default().is_err() {

@@ -263,7 +263,12 @@ const IDENTITY_KEYS: [&str; 9] =
 
 /// An argument name without case, `_` and `-`.
 fn fold_key(name: &str) -> String {
-    // Asked for every key of every call: room is made once.
+    // Asked for every key of every call: nearly all are ASCII, and room is made once.
+    if name.is_ascii() {
+        let mut folded = name.to_ascii_lowercase();
+        folded.retain(|c| !matches!(c, '_' | '-'));
+        return folded;
+    }
     let mut folded = String::with_capacity(name.len());
     folded.extend(name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase));
     folded

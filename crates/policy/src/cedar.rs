@@ -19,6 +19,8 @@
 //! | `evidence` | successes per tag in the run, server venue only, for each tag that a policy reads |
 //! | `counts` | calls per tool in the session that may have an effect, for each tool that a policy reads |
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::rule::Mode;
@@ -56,11 +58,11 @@ pub struct CedarAnswer {
     /// Policies that failed while they were evaluated.
     pub failed: Vec<String>,
     /// SHA-256 over the enforced sets, hex.
-    pub policy_hash: String,
+    pub policy_hash: Arc<str>,
     /// SHA-256 of the schema, hex.
-    pub schema_hash: String,
+    pub schema_hash: Arc<str>,
     /// Version of the engine and of the language.
-    pub engine: String,
+    pub engine: Arc<str>,
 }
 
 /// Bytes of one set.

@@ -37,7 +37,13 @@ impl Decimal {
         if exponent.abs() > MAX_EXPONENT {
             return None;
         }
-        let (whole, fraction) = shift(whole, fraction, exponent);
+        let shifted;
+        let (whole, fraction) = if exponent == 0 {
+            (whole, fraction)
+        } else {
+            shifted = shift(whole, fraction, exponent);
+            (shifted.0.as_str(), shifted.1.as_str())
+        };
         let whole = whole.trim_start_matches('0').to_owned();
         let fraction = fraction.trim_end_matches('0').to_owned();
         let negative = negative && !(whole.is_empty() && fraction.is_empty());

@@ -2,6 +2,7 @@
 //! What is not here: how the rules find it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -135,7 +136,7 @@ impl Code {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The rule's id; stable as long as the policy is.
-    pub rule_id: String,
+    pub rule_id: Arc<str>,
     /// The layer it belongs to.
     pub layer: Layer,
     /// What it found.
@@ -149,14 +150,14 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The inputs it looked at, by name.
-    pub looked_at: Vec<String>,
+    pub looked_at: Arc<[String]>,
 }
 
 /// The rule that made the decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct First {
     /// Its id.
-    pub rule_id: String,
+    pub rule_id: Arc<str>,
     /// Why.
     pub code: Code,
     /// What would change the answer.

@@ -136,8 +136,19 @@ impl OriginCheck {
                 Err(detail) => faults.add(format!("{here}/at"), "pointer", detail),
             }
         }
+        let user = rule.from.user.then(|| "user words".to_owned());
+        let sources = user.into_iter().chain(results.iter().map(|(tool, _)| format!("results of {tool}")));
+        let looked_at = std::iter::once(rule.argument.clone()).chain(sources).collect();
         let note = rule.note.clone();
-        let head = Head { id: id.to_string(), layer: Layer::Origin, on, effect: rule.effect, mode: rule.mode, note };
+        let head = Head {
+            id: id.as_str().into(),
+            layer: Layer::Origin,
+            on,
+            effect: rule.effect,
+            mode: rule.mode,
+            note,
+            looked_at,
+        };
         Some(Self { head, place: place?, kind: rule.kind, user: rule.from.user, results, absent: rule.absent })
     }
 
@@ -150,32 +161,27 @@ impl OriginCheck {
         if !self.head.applies(facts.tool, facts.profile) {
             return None;
         }
-        let mut looked_at = vec![self.place.as_str().to_owned()];
-        if self.user {
-            looked_at.push("user words".to_owned());
-        }
-        looked_at.extend(self.results.iter().map(|(tool, _)| format!("results of {tool}")));
         let spots = self.place.find(facts.args);
         if spots.wrong || spots.values.len() > MAX_NEEDLES {
             let detail =
                 format!("`{}` cannot be reached in these arguments, or has too many values", self.place.as_str());
-            return Some(self.head.deny(Code::ArgumentWrongKind, detail, looked_at));
+            return Some(self.head.deny(Code::ArgumentWrongKind, detail));
         }
         if spots.absent && self.absent == Absent::Deny {
             let detail = format!("`{}` is missing, and its rule needs it", self.place.as_str());
-            return Some(self.head.deny(Code::ArgumentMissing, detail, looked_at));
+            return Some(self.head.deny(Code::ArgumentMissing, detail));
         }
         let mut worst: Option<Finding> = None;
         for value in spots.values {
             let found = match Needle::new(self.kind, value) {
                 Err(what) => {
                     let detail = format!("`{}` must be {what}", self.place.as_str());
-                    self.head.deny(Code::ArgumentWrongKind, detail, looked_at.clone())
+                    self.head.deny(Code::ArgumentWrongKind, detail)
                 }
                 Ok(needle) if needle.as_ref().is_some_and(|needle| self.has_origin(needle, facts)) => continue,
                 Ok(_) => {
                     let detail = format!("`{}` occurs whole in none of: {}", self.place.as_str(), self.sources());
-                    self.head.object(Code::OriginUnknown, detail, looked_at.clone())
+                    self.head.object(Code::OriginUnknown, detail)
                 }
             };
             if found.outcome == Outcome::Deny {
@@ -183,7 +189,7 @@ impl OriginCheck {
             }
             worst.get_or_insert(found);
         }
-        Some(worst.unwrap_or_else(|| self.head.pass(looked_at)))
+        Some(worst.unwrap_or_else(|| self.head.pass()))
     }
 
     fn sources(&self) -> String {

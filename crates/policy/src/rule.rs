@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -234,12 +235,14 @@ impl Selector {
 /// The part of a compiled rule that all kinds share.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
-    pub(crate) id: String,
+    pub(crate) id: Arc<str>,
     pub(crate) layer: Layer,
     pub(crate) on: Selected,
     pub(crate) effect: Effect,
     pub(crate) mode: Mode,
     pub(crate) note: String,
+    /// The inputs it looks at, by name: the same for every call, so that findings only point at them.
+    pub(crate) looked_at: Arc<[String]>,
 }
 
 impl Head {
@@ -252,46 +255,40 @@ impl Head {
         self.mode == Mode::Enforce && self.on.profiles.is_empty() && self.on.has(tool)
     }
 
-    pub(crate) fn finding(&self, outcome: Outcome, looked_at: Vec<String>) -> Finding {
+    pub(crate) fn finding(&self, outcome: Outcome) -> Finding {
         Finding {
-            rule_id: self.id.clone(),
+            rule_id: Arc::clone(&self.id),
             layer: self.layer,
             outcome,
             code: None,
             shadow: self.mode == Mode::Shadow,
             detail: None,
-            looked_at,
+            looked_at: Arc::clone(&self.looked_at),
         }
     }
 
     /// The rule holds.
-    pub(crate) fn pass(&self, looked_at: Vec<String>) -> Finding {
-        self.finding(Outcome::Pass, looked_at)
+    pub(crate) fn pass(&self) -> Finding {
+        self.finding(Outcome::Pass)
     }
 
     /// The rule does not hold: its effect, and why.
-    pub(crate) fn object(&self, code: Code, detail: impl Into<String>, looked_at: Vec<String>) -> Finding {
-        self.state(self.effect.outcome(), code, detail, looked_at)
+    pub(crate) fn object(&self, code: Code, detail: impl Into<String>) -> Finding {
+        self.state(self.effect.outcome(), code, detail)
     }
 
     /// The rule cannot look at what it must look at: deny, whatever its effect.
-    pub(crate) fn deny(&self, code: Code, detail: impl Into<String>, looked_at: Vec<String>) -> Finding {
-        self.state(Outcome::Deny, code, detail, looked_at)
+    pub(crate) fn deny(&self, code: Code, detail: impl Into<String>) -> Finding {
+        self.state(Outcome::Deny, code, detail)
     }
 
     /// A finding with a remark.
-    pub(crate) fn state(
-        &self,
-        outcome: Outcome,
-        code: Code,
-        detail: impl Into<String>,
-        looked_at: Vec<String>,
-    ) -> Finding {
+    pub(crate) fn state(&self, outcome: Outcome, code: Code, detail: impl Into<String>) -> Finding {
         let mut detail = detail.into();
         if !self.note.is_empty() {
             detail = format!("{detail} ({})", self.note);
         }
-        Finding { code: Some(code), detail: Some(detail), ..self.finding(outcome, looked_at) }
+        Finding { code: Some(code), detail: Some(detail), ..self.finding(outcome) }
     }
 }
 

@@ -72,6 +72,9 @@ pub(crate) struct SemanticCheck {
     rule: CheckRule,
 }
 
+/// What a check without a place looks at.
+const WHOLE: &str = "arguments";
+
 impl SemanticCheck {
     pub(crate) const fn head(&self) -> &Head {
         &self.head
@@ -103,8 +106,9 @@ impl SemanticCheck {
             faults.add(format!("{at}/above"), "bound", "is a whole number of characters");
         }
         let effect = Effect::Ask;
+        let looked_at = [place.as_ref().map_or(WHOLE, Place::as_str).to_owned()].into();
         let note = rule.note.clone();
-        let head = Head { id: id.to_string(), layer: Layer::Check, on, effect, mode: rule.mode, note };
+        let head = Head { id: id.as_str().into(), layer: Layer::Check, on, effect, mode: rule.mode, note, looked_at };
         Some(Self { head, place, rule: rule.clone() })
     }
 
@@ -112,18 +116,17 @@ impl SemanticCheck {
         if !self.head.applies(facts.tool, facts.profile) {
             return None;
         }
-        let name = self.place.as_ref().map_or("arguments", Place::as_str).to_owned();
-        let looked_at = vec![name.clone()];
         let hit = match &self.place {
             Some(place) => place.find(facts.args).values.into_iter().find_map(|value| self.hit(value)),
             None => any_hidden(facts.args, 0).then_some((Code::HiddenCharacters, HIDDEN)),
         };
-        let Some((code, what)) = hit else { return Some(self.head.pass(looked_at)) };
+        let Some((code, what)) = hit else { return Some(self.head.pass()) };
+        let name = self.place.as_ref().map_or(WHOLE, Place::as_str);
         let outcome = match self.rule.effect {
             CheckEffect::Flag => Outcome::Pass,
             CheckEffect::Ask => Outcome::Ask,
         };
-        Some(self.head.state(outcome, code, format!("`{name}` {what}"), looked_at))
+        Some(self.head.state(outcome, code, format!("`{name}` {what}")))
     }
 
     fn hit(&self, value: &Value) -> Option<(Code, &'static str)> {

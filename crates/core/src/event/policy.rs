@@ -1,5 +1,8 @@
 //! What the policies found about a call, as the log keeps it: safe to show, without any value of the call.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use toolgate_policy::{Decision, Finding, Judgement, Outcome};
 
@@ -7,11 +10,11 @@ use toolgate_policy::{Decision, Finding, Judgement, Outcome};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyRecord {
     /// `allow`, `ask` or `deny`.
-    pub decision: String,
+    pub decision: Cow<'static, str>,
     /// The rule that made it, unless allowed.
-    pub rule: Option<String>,
+    pub rule: Option<Arc<str>>,
     /// That rule's code.
-    pub code: Option<String>,
+    pub code: Option<Cow<'static, str>>,
     /// Every rule looked at, in order; layers after one that denies are not looked at.
     pub findings: Vec<FindingRecord>,
     /// What the policy files answered, if they were asked.
@@ -22,12 +25,12 @@ pub struct PolicyRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingRecord {
     /// The rule.
-    pub rule: String,
+    pub rule: Arc<str>,
     /// `pass`, `ask` or `deny`.
-    pub outcome: String,
+    pub outcome: Cow<'static, str>,
     /// Why, unless it passed without a remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+    pub code: Option<Cow<'static, str>>,
     /// The rule is recorded, not enforced.
     #[serde(default)]
     pub shadow: bool,
@@ -35,7 +38,7 @@ pub struct FindingRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The inputs it looked at, by name.
-    pub looked_at: Vec<String>,
+    pub looked_at: Arc<[String]>,
 }
 
 /// What the policy files answered, and which they were.
@@ -46,11 +49,11 @@ pub struct CedarRecord {
     /// Policies that failed.
     pub failed: Vec<String>,
     /// SHA-256 over the enforced sets, hex.
-    pub policy_hash: String,
+    pub policy_hash: Arc<str>,
     /// SHA-256 of the schema, hex.
-    pub schema_hash: String,
+    pub schema_hash: Arc<str>,
     /// Version of the engine and of the language.
-    pub engine: String,
+    pub engine: Arc<str>,
 }
 
 impl From<Judgement> for PolicyRecord {
@@ -61,8 +64,8 @@ impl From<Judgement> for PolicyRecord {
                 Decision::Ask => "ask",
                 Decision::Deny => "deny",
             }
-            .to_owned(),
-            code: judgement.first.as_ref().map(|first| first.code.code().to_owned()),
+            .into(),
+            code: judgement.first.as_ref().map(|first| first.code.code().into()),
             rule: judgement.first.map(|first| first.rule_id),
             findings: judgement.findings.into_iter().map(FindingRecord::from).collect(),
             cedar: judgement.cedar.map(|cedar| CedarRecord {
@@ -85,8 +88,8 @@ impl From<Finding> for FindingRecord {
                 Outcome::Ask => "ask",
                 Outcome::Deny => "deny",
             }
-            .to_owned(),
-            code: finding.code.map(|code| code.code().to_owned()),
+            .into(),
+            code: finding.code.map(|code| code.code().into()),
             shadow: finding.shadow,
             detail: finding.detail,
             looked_at: finding.looked_at,

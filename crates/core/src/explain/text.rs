@@ -151,7 +151,7 @@ impl Lines {
         let shadow = if finding.shadow { " (shadow, not enforced)" } else { "" };
         let code = finding.code.as_deref().map(|code| format!(" {code}")).unwrap_or_default();
         let detail = finding.detail.as_deref().map(|detail| format!("; {detail}")).unwrap_or_default();
-        let inputs = listed(&finding.looked_at);
+        let inputs = listed(finding.looked_at.iter());
         self.line("rule", &format!("{}{shadow} {}{code}; looked at {inputs}{detail}", finding.rule, finding.outcome));
     }
 

@@ -27,17 +27,20 @@ impl Judge<'_, '_> {
         let judgement = self.ask_engine(policy, tool, args);
         self.verdict.derived = derived(&judgement);
         self.verdict.rules.extend(judgement.findings.iter().map(|finding| format!("policy:{}", finding.rule_id)));
-        let (decision, first) = (judgement.decision, judgement.first.clone());
+        let decided = judgement
+            .first
+            .as_ref()
+            .map(|first| (reason_of(first.code), format!("`{}`: {}", first.rule_id, first.detail)));
+        let decision = judgement.decision;
         self.verdict.policy = Some(PolicyRecord::from(judgement));
-        let Some(first) = first else { return Ok(()) };
-        let detail = format!("`{}`: {}", first.rule_id, first.detail);
+        let Some((reason, detail)) = decided else { return Ok(()) };
         match decision {
             PolicyDecision::Allow => Ok(()),
             PolicyDecision::Ask => {
                 self.ask = Some(format!("a human must approve it, says {detail}"));
                 Ok(())
             }
-            PolicyDecision::Deny => Err((reason_of(first.code), detail)),
+            PolicyDecision::Deny => Err((reason, detail)),
         }
     }
 

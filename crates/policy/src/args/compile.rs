@@ -58,8 +58,16 @@ impl ArgumentCheck {
         if let Some(form) = &rule.argv {
             argv::compile(form, &format!("{at}/argv"), faults);
         }
-        let note = rule.note.clone();
-        let head = Head { id: id.to_string(), layer: Layer::Argument, on, effect: rule.effect, mode: rule.mode, note };
+        let (note, looked_at) = (rule.note.clone(), [rule.argument.clone()].into());
+        let head = Head {
+            id: id.as_str().into(),
+            layer: Layer::Argument,
+            on,
+            effect: rule.effect,
+            mode: rule.mode,
+            note,
+            looked_at,
+        };
         Some(Self { head, place: place?, rule: rule.clone(), regex, not_regex, path, url })
     }
 }

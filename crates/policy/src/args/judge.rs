@@ -20,15 +20,14 @@ impl ArgumentCheck {
         if !self.head.applies(facts.tool, facts.profile) {
             return None;
         }
-        let looked_at = vec![self.place.as_str().to_owned()];
         let spots = self.place.find(facts.args);
         if spots.wrong {
             let detail = format!("`{}` cannot be reached in these arguments", self.place.as_str());
-            return Some(self.head.deny(Code::ArgumentWrongKind, detail, looked_at));
+            return Some(self.head.deny(Code::ArgumentWrongKind, detail));
         }
         if spots.absent && self.rule.absent == Absent::Deny {
             let detail = format!("`{}` is missing, and its rule needs it", self.place.as_str());
-            return Some(self.head.deny(Code::ArgumentMissing, detail, looked_at));
+            return Some(self.head.deny(Code::ArgumentMissing, detail));
         }
         let resolved = facts.resolved_paths.and_then(|all| all.get(self.place.as_str())).map(String::as_str);
         let mut worst: Option<Finding> = None;
@@ -37,11 +36,11 @@ impl ArgumentCheck {
             let found = match miss {
                 Miss::Unreadable(what) => {
                     let detail = format!("`{}` {what}", self.place.as_str());
-                    self.head.deny(Code::ArgumentWrongKind, detail, looked_at.clone())
+                    self.head.deny(Code::ArgumentWrongKind, detail)
                 }
                 Miss::Fails(what) => {
                     let detail = format!("`{}` {what}", self.place.as_str());
-                    self.head.object(Code::ArgumentRule, detail, looked_at.clone())
+                    self.head.object(Code::ArgumentRule, detail)
                 }
             };
             if found.outcome == Outcome::Deny {
@@ -49,7 +48,7 @@ impl ArgumentCheck {
             }
             worst.get_or_insert(found);
         }
-        Some(worst.unwrap_or_else(|| self.head.pass(looked_at)))
+        Some(worst.unwrap_or_else(|| self.head.pass()))
     }
 
     /// Every condition on one value. One that cannot be looked at wins over one that fails.

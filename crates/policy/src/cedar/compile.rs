@@ -2,6 +2,7 @@
 //! the schema (`schema`), the slice of a tool (`slice`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cedar_policy::ffi::DetailedError;
 use cedar_policy::{
@@ -32,9 +33,9 @@ pub(crate) struct Cedar {
     pub(super) authorizer: Authorizer,
     /// Some set is enforced, so that what no policy permits is denied.
     pub(super) enforced: bool,
-    pub(super) policy_hash: String,
-    pub(super) schema_hash: String,
-    pub(super) engine: String,
+    pub(super) policy_hash: Arc<str>,
+    pub(super) schema_hash: Arc<str>,
+    pub(super) engine: Arc<str>,
 }
 
 /// A set that was read.
@@ -133,9 +134,9 @@ impl Cedar {
             names,
             authorizer: Authorizer::new(),
             enforced: sets.iter().any(|set| set.form.mode == Mode::Enforce),
-            policy_hash: policy_hash(&sets),
-            schema_hash: hex::encode(Sha256::digest(text.as_bytes())),
-            engine: format!("cedar-policy {} (language {})", get_sdk_version(), get_lang_version()),
+            policy_hash: policy_hash(&sets).into(),
+            schema_hash: hex::encode(Sha256::digest(text.as_bytes())).into(),
+            engine: format!("cedar-policy {} (language {})", get_sdk_version(), get_lang_version()).into(),
         })
     }
 }

@@ -2,6 +2,7 @@
 //! are (`compile`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cedar_policy::{Context, Decision, Entities, Entity, EntityUid, PolicySet, Request, RestrictedExpression};
 
@@ -44,9 +45,9 @@ impl Cedar {
         let mut answer = CedarAnswer {
             deciding: Vec::new(),
             failed: Vec::new(),
-            policy_hash: self.policy_hash.clone(),
-            schema_hash: self.schema_hash.clone(),
-            engine: self.engine.clone(),
+            policy_hash: Arc::clone(&self.policy_hash),
+            schema_hash: Arc::clone(&self.schema_hash),
+            engine: Arc::clone(&self.engine),
         };
         let question = match self.question(slice, facts, derived) {
             Ok(question) => question,
@@ -142,11 +143,11 @@ impl Cedar {
             _ => said.deciding.iter().collect(),
         };
         if ids.is_empty() {
-            return vec![finding(DEFAULT, said, Vec::new(), false)];
+            return vec![finding(DEFAULT, said, Arc::default(), false)];
         }
         ids.into_iter()
             .map(|id| {
-                let looked_at = self.infos.get(id).map(|info| info.looked_at.clone()).unwrap_or_default();
+                let looked_at = self.infos.get(id).map(|info| Arc::clone(&info.looked_at)).unwrap_or_default();
                 finding(id, said, looked_at, false)
             })
             .collect()
@@ -156,11 +157,11 @@ impl Cedar {
     fn shadow(&self, set: &str, said: &Said) -> Finding {
         let mut looked_at: Vec<String> = said.deciding.iter().chain(&said.failed).cloned().collect();
         looked_at.dedup();
-        finding(set, said, looked_at, true)
+        finding(set, said, looked_at.into(), true)
     }
 }
 
-fn finding(id: &str, said: &Said, looked_at: Vec<String>, shadow: bool) -> Finding {
+fn finding(id: &str, said: &Said, looked_at: Arc<[String]>, shadow: bool) -> Finding {
     let detail = said.code.map(|code| {
         let words = match code {
             Code::PolicyFault => {
@@ -173,7 +174,7 @@ fn finding(id: &str, said: &Said, looked_at: Vec<String>, shadow: bool) -> Findi
         words.to_owned()
     });
     Finding {
-        rule_id: id.to_owned(),
+        rule_id: id.into(),
         layer: Layer::Cedar,
         outcome: said.outcome,
         code: said.code,
@@ -185,12 +186,12 @@ fn finding(id: &str, said: &Said, looked_at: Vec<String>, shadow: bool) -> Findi
 
 fn unasked(detail: impl Into<String>) -> Finding {
     Finding {
-        rule_id: DEFAULT.to_owned(),
+        rule_id: DEFAULT.into(),
         layer: Layer::Cedar,
         outcome: Outcome::Deny,
         code: Some(Code::ContextInvalid),
         shadow: false,
         detail: Some(detail.into()),
-        looked_at: vec!["arguments".to_owned()],
+        looked_at: ["arguments".to_owned()].into(),
     }
 }

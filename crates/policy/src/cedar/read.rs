@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use cedar_policy::ffi::DetailedError;
 use cedar_policy::{Effect, Policy, PolicyId, PolicySet};
@@ -30,7 +31,7 @@ pub(super) struct Info {
     /// Paths below `context` that it reads; the empty one is all of it.
     pub(super) reads: BTreeSet<Vec<String>>,
     /// The same as names, for findings.
-    pub(super) looked_at: Vec<String>,
+    pub(super) looked_at: Arc<[String]>,
 }
 
 /// Parses a set. Faults point at `at`, the text's place, with line and column in words.
@@ -121,7 +122,7 @@ fn one(
 }
 
 /// The paths as names.
-fn looked_at(reads: &BTreeSet<Vec<String>>) -> Vec<String> {
+fn looked_at(reads: &BTreeSet<Vec<String>>) -> Arc<[String]> {
     reads
         .iter()
         .map(|path| format!("context{}", path.iter().map(|name| format!(".{name}")).collect::<String>()))

@@ -104,6 +104,6 @@ fn whole(form: &PolicyForm, faults: &mut Faults) {
 
 fn list(id: &RuleId, rule: &ListRule, registry: Registry<'_>, faults: &mut Faults) -> Head {
     let on = rule.on.compile(&format!("{}/on", at("lists", id)), registry, faults);
-    let note = rule.note.clone();
-    Head { id: id.to_string(), layer: Layer::List, on, effect: Effect::Deny, mode: rule.mode, note }
+    let (note, looked_at) = (rule.note.clone(), ["tool".to_owned()].into());
+    Head { id: id.as_str().into(), layer: Layer::List, on, effect: Effect::Deny, mode: rule.mode, note, looked_at }
 }

@@ -43,7 +43,7 @@ pub(super) fn check(
         let Some(profile) = profile(example, profiles, &at, faults) else { continue };
         let judgement = judge(policy, example, profile);
         let by = judgement.first.as_ref();
-        let decided = who.is_none_or(|who| by.is_some_and(|by| by.rule_id == who || by.code.code() == who));
+        let decided = who.is_none_or(|who| by.is_some_and(|by| *by.rule_id == *who || by.code.code() == who));
         if judgement.decision != wanted || !decided {
             faults.add(at, "example_fails", format!("must get `{}` and gets {}", example.expect, got(&judgement)));
         }

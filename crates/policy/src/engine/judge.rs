@@ -2,6 +2,7 @@
 //! leads to a finding (the rules).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Policy;
 use crate::cedar::CedarAnswer;
@@ -36,9 +37,7 @@ impl Policy {
 
     fn lists(&self, facts: &Facts<'_>, case: &mut Case) {
         let hits = self.lists.iter().filter(|head| head.applies(facts.tool, facts.profile));
-        case.findings.extend(
-            hits.map(|head| head.object(Code::Denylisted, "this tool is denied here", vec!["tool".to_owned()])),
-        );
+        case.findings.extend(hits.map(|head| head.object(Code::Denylisted, "this tool is denied here")));
     }
 
     /// Derives the declared fields. Those of secret arguments are given to policies and to nobody else.
@@ -92,7 +91,7 @@ impl Case {
             .iter()
             .find(|finding| !finding.shadow && finding.outcome != Outcome::Pass && Some(finding.outcome) == worst)
             .map(|finding| First {
-                rule_id: finding.rule_id.clone(),
+                rule_id: Arc::clone(&finding.rule_id),
                 code: finding.code.unwrap_or(Code::PolicyFault),
                 detail: finding.detail.clone().unwrap_or_default(),
             });
@@ -102,13 +101,13 @@ impl Case {
 
 fn unknown_tool() -> Finding {
     Finding {
-        rule_id: "engine.tool".to_owned(),
+        rule_id: "engine.tool".into(),
         layer: Layer::List,
         outcome: Outcome::Deny,
         code: Some(Code::UnknownTool),
         shadow: false,
         detail: Some("there is no tool of this name".to_owned()),
-        looked_at: vec!["tool".to_owned()],
+        looked_at: ["tool".to_owned()].into(),
     }
 }
 
@@ -118,12 +117,12 @@ fn not_derived(field: &Compiled, refused: &str) -> Finding {
         OnRefused::Ask => Outcome::Ask,
     };
     Finding {
-        rule_id: format!("derived.{}", field.name),
+        rule_id: format!("derived.{}", field.name).into(),
         layer: Layer::Derived,
         outcome,
         code: Some(Code::DerivedRefused),
         shadow: false,
         detail: Some(format!("`{}` {refused}", field.from.as_str())),
-        looked_at: vec![field.from.as_str().to_owned()],
+        looked_at: [field.from.as_str().to_owned()].into(),
     }
 }

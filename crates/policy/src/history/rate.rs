@@ -63,8 +63,17 @@ impl RateCheck {
         if !(1..=86_400_000).contains(&rule.window_ms) {
             faults.add(format!("{at}/window_ms"), "bound", "is 1 to 86,400,000 milliseconds (a day)");
         }
+        let looked_at = ["time".to_owned(), format!("earlier calls of the {}", rule.scope.code())].into();
         let note = rule.note.clone();
-        let head = Head { id: id.to_string(), layer: Layer::Rate, on, effect: rule.effect, mode: rule.mode, note };
+        let head = Head {
+            id: id.as_str().into(),
+            layer: Layer::Rate,
+            on,
+            effect: rule.effect,
+            mode: rule.mode,
+            note,
+            looked_at,
+        };
         Self { head, max: rule.max, window_ms: rule.window_ms, per_tool: rule.per_tool, scope: rule.scope }
     }
 
@@ -80,11 +89,10 @@ impl RateCheck {
                 meant && call.status.may_have_effect() && facts.at_micros.saturating_sub(call.at_micros) < window
             })
             .count();
-        let looked_at = vec!["time".to_owned(), format!("earlier calls of the {}", self.scope.code())];
         if u32::try_from(count).map_or(true, |count| count >= self.max) {
             let detail = format!("at most {} such calls in {} ms; try later", self.max, self.window_ms);
-            return Some(self.head.object(Code::RateLimited, detail, looked_at));
+            return Some(self.head.object(Code::RateLimited, detail));
         }
-        Some(self.head.pass(looked_at))
+        Some(self.head.pass())
     }
 }

@@ -90,8 +90,18 @@ impl SequenceCheck {
             None => None,
             Some(form) => Some(Same::compile(form, &format!("{at}/same"), &on, &earlier, registry, faults)?),
         };
+        let this = same.as_ref().map(|same| same.this.as_str().to_owned());
+        let looked_at = std::iter::once(format!("earlier calls of the {}", rule.scope.code())).chain(this).collect();
         let note = rule.note.clone();
-        let head = Head { id: id.to_string(), layer: Layer::Sequence, on, effect: rule.effect, mode: rule.mode, note };
+        let head = Head {
+            id: id.as_str().into(),
+            layer: Layer::Sequence,
+            on,
+            effect: rule.effect,
+            mode: rule.mode,
+            note,
+            looked_at,
+        };
         Some(Self { head, earlier, needed, same, scope: rule.scope })
     }
 
@@ -99,14 +109,12 @@ impl SequenceCheck {
         if !self.head.applies(facts.tool, facts.profile) {
             return None;
         }
-        let mut looked_at = vec![format!("earlier calls of the {}", self.scope.code())];
         let this = match &self.same {
             None => None,
             Some(same) => {
-                looked_at.push(same.this.as_str().to_owned());
                 let Some(value) = same.this.single(facts.args) else {
                     let detail = format!("`{}` is missing, and its rule compares it", same.this.as_str());
-                    return Some(self.head.deny(Code::ArgumentMissing, detail, looked_at));
+                    return Some(self.head.deny(Code::ArgumentMissing, detail));
                 };
                 Some((value, &same.earlier))
             }
@@ -122,7 +130,7 @@ impl SequenceCheck {
                 })
         });
         if found == self.needed {
-            return Some(self.head.pass(looked_at));
+            return Some(self.head.pass());
         }
         let names: Vec<&str> = self.earlier.tools.iter().take(8).map(String::as_str).collect();
         let same = if self.same.is_some() { " with the same value" } else { "" };
@@ -131,6 +139,6 @@ impl SequenceCheck {
         } else {
             format!("not after a call of {}{same}", names.join(" or "))
         };
-        Some(self.head.object(Code::SequenceRule, detail, looked_at))
+        Some(self.head.object(Code::SequenceRule, detail))
     }
 }

@@ -101,8 +101,18 @@ impl TotalCheck {
         if per.as_ref().is_some_and(Place::has_each) {
             faults.add(format!("{at}/per"), "pointer", "compares one value; `*` stands for several");
         }
+        let places = per.iter().chain(sum.iter().map(|sum| &sum.place)).map(|place| place.as_str().to_owned());
+        let looked_at = std::iter::once(format!("earlier calls of the {}", rule.scope.code())).chain(places).collect();
         let note = rule.note.clone();
-        let head = Head { id: id.to_string(), layer: Layer::Total, on, effect: rule.effect, mode: rule.mode, note };
+        let head = Head {
+            id: id.as_str().into(),
+            layer: Layer::Total,
+            on,
+            effect: rule.effect,
+            mode: rule.mode,
+            note,
+            looked_at,
+        };
         Some(Self { head, max_count: rule.max_count, sum, per, scope: rule.scope })
     }
 
@@ -110,15 +120,13 @@ impl TotalCheck {
         if !self.head.applies(facts.tool, facts.profile) {
             return None;
         }
-        let mut looked_at = vec![format!("earlier calls of the {}", self.scope.code())];
-        looked_at.extend(self.per.iter().chain(self.sum.iter().map(|sum| &sum.place)).map(|p| p.as_str().to_owned()));
         let group = match &self.per {
             None => None,
             Some(place) => match place.single(facts.args) {
                 Some(value) => Some((place, value)),
                 None => {
                     let detail = format!("`{}` is missing, and its rule counts by it", place.as_str());
-                    return Some(self.head.deny(Code::ArgumentMissing, detail, looked_at));
+                    return Some(self.head.deny(Code::ArgumentMissing, detail));
                 }
             },
         };
@@ -131,7 +139,7 @@ impl TotalCheck {
             && u64::try_from(counted().count()).map_or(true, |count| count >= max)
         {
             let detail = format!("at most {max} such calls in a {}", self.scope.code());
-            return Some(self.head.object(Code::CumulativeLimit, detail, looked_at));
+            return Some(self.head.object(Code::CumulativeLimit, detail));
         }
         if let Some(sum) = &self.sum {
             let Some(this) = amount(&sum.place, facts.args) else {
@@ -139,7 +147,7 @@ impl TotalCheck {
                     "`{}` must be a number from 0 with at most nine digits after the point",
                     sum.place.as_str()
                 );
-                return Some(self.head.deny(Code::ArgumentWrongKind, detail, looked_at));
+                return Some(self.head.deny(Code::ArgumentWrongKind, detail));
             };
             let total = counted().try_fold(this, |total, call| {
                 // An earlier amount that cannot be read counts as all there is: it may have been anything.
@@ -153,10 +161,10 @@ impl TotalCheck {
                     self.scope.code(),
                     sum.shown
                 );
-                return Some(self.head.object(Code::CumulativeLimit, detail, looked_at));
+                return Some(self.head.object(Code::CumulativeLimit, detail));
             }
         }
-        Some(self.head.pass(looked_at))
+        Some(self.head.pass())
     }
 }
 

@@ -300,5 +300,5 @@ fn derived_fields_are_given_back_except_those_of_secrets() {
     );
     let refused = judge(&policy, "deploy", &json!({"cmd": "git status; ls", "path": "x", "token": "abc"}));
     assert_eq!(said(&refused), "deny derived_refused");
-    assert_eq!(refused.first.unwrap().rule_id, "derived.cmd");
+    assert_eq!(&*refused.first.unwrap().rule_id, "derived.cmd");
 }

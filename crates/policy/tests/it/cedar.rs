@@ -32,8 +32,8 @@ fn what_no_policy_permits_is_denied_and_forbid_wins() {
     assert_eq!(read("a").cedar.unwrap().deciding, ["main/p1"]);
     let denied = read("a/secret/b");
     assert_eq!(said(&denied), "deny policy_forbids");
-    assert_eq!(denied.first.clone().unwrap().rule_id, "main/no-secrets");
-    assert_eq!(of(&denied, "main/no-secrets").looked_at, ["context.input.path"]);
+    assert_eq!(&*denied.first.clone().unwrap().rule_id, "main/no-secrets");
+    assert_eq!(*of(&denied, "main/no-secrets").looked_at, ["context.input.path"]);
     let unpermitted = judge(&policy, "transfer", &json!({"to": "a", "amount_cents": 1}));
     assert_eq!(said(&unpermitted), "deny policy_not_permitted");
     let answer = denied.cedar.unwrap();
@@ -51,7 +51,7 @@ fn any_escalating_permit_asks() {
     assert_eq!(said(&send(100)), "allow");
     let big = send(101);
     assert_eq!(said(&big), "ask policy_escalates");
-    assert_eq!(big.first.unwrap().rule_id, "main/big");
+    assert_eq!(&*big.first.unwrap().rule_id, "main/big");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_policy_that_fails_denies_even_where_another_permits() {
     );
     let judgement = judge(&policy, "transfer", &json!({"to": "a", "amount_cents": 1}));
     assert_eq!(said(&judgement), "deny policy_fault");
-    assert_eq!(judgement.first.unwrap().rule_id, "main/sum");
+    assert_eq!(&*judgement.first.unwrap().rule_id, "main/sum");
     assert_eq!(judgement.cedar.unwrap().failed, ["main/sum"]);
     assert_eq!(said(&judge(&policy, "transfer", &json!({"to": "a", "amount_cents": -1}))), "allow");
 }
@@ -219,7 +219,7 @@ fn a_shadow_set_is_judged_with_the_others_and_decides_nothing() {
     assert_eq!(said(&judgement), "allow");
     let shadow = of(&judgement, "next");
     assert_eq!((shadow.shadow, shadow.outcome, shadow.code), (true, Outcome::Deny, Some(Code::PolicyForbids)));
-    assert_eq!(shadow.looked_at, ["next/no-money"]);
+    assert_eq!(*shadow.looked_at, ["next/no-money"]);
     let search = judge(&policy, "search", &json!({"query": "x"}));
     assert_eq!(of(&search, "next").outcome, Outcome::Pass);
 }

@@ -104,12 +104,12 @@ fn e03_order_decides_nothing() {
             assert_eq!(word(judgement.decision), call["verdict"], "{order:?} {call}");
             if judgement.decision == Decision::Deny {
                 let named = judgement.first.unwrap().rule_id;
-                assert_eq!(named, if tool == "read_file" { "b-env" } else { "a-git" });
+                assert_eq!(&*named, if tool == "read_file" { "b-env" } else { "a-git" });
             }
             if tool == "run_command" {
                 let denied = judge(&policies, tool, &args);
                 assert_eq!(
-                    (said(&denied).as_str(), denied.first.unwrap().rule_id.as_str()),
+                    (said(&denied).as_str(), &*denied.first.unwrap().rule_id),
                     ("deny policy_forbids", "m/no-git")
                 );
             }

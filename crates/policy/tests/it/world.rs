@@ -165,7 +165,7 @@ pub(crate) fn said(judgement: &Judgement) -> String {
 
 /// The finding of a rule.
 pub(crate) fn of<'a>(judgement: &'a Judgement, rule: &str) -> &'a Finding {
-    judgement.findings.iter().find(|finding| finding.rule_id == rule).unwrap_or_else(|| panic!("{judgement:#?}"))
+    judgement.findings.iter().find(|finding| *finding.rule_id == *rule).unwrap_or_else(|| panic!("{judgement:#?}"))
 }
 
 /// The faults of a policy that must not compile, one a line: pointer and rule.

@@ -7,9 +7,9 @@ use super::fact::{CedarView, FindingView, PolicyView};
 impl From<&PolicyRecord> for PolicyView {
     fn from(record: &PolicyRecord) -> Self {
         Self {
-            decision: record.decision.clone(),
-            rule: record.rule.clone(),
-            code: record.code.clone(),
+            decision: record.decision.to_string(),
+            rule: record.rule.as_deref().map(ToOwned::to_owned),
+            code: record.code.as_deref().map(ToOwned::to_owned),
             findings: record.findings.iter().map(FindingView::from).collect(),
             cedar: record.cedar.as_ref().map(CedarView::from),
         }
@@ -19,12 +19,12 @@ impl From<&PolicyRecord> for PolicyView {
 impl From<&FindingRecord> for FindingView {
     fn from(finding: &FindingRecord) -> Self {
         Self {
-            rule: finding.rule.clone(),
-            outcome: finding.outcome.clone(),
-            code: finding.code.clone(),
+            rule: finding.rule.to_string(),
+            outcome: finding.outcome.to_string(),
+            code: finding.code.as_deref().map(ToOwned::to_owned),
             shadow: finding.shadow,
             detail: finding.detail.clone(),
-            looked_at: finding.looked_at.clone(),
+            looked_at: finding.looked_at.to_vec(),
         }
     }
 }
@@ -34,9 +34,9 @@ impl From<&CedarRecord> for CedarView {
         Self {
             deciding: record.deciding.clone(),
             failed: record.failed.clone(),
-            policy_hash: record.policy_hash.clone(),
-            schema_hash: record.schema_hash.clone(),
-            engine: record.engine.clone(),
+            policy_hash: record.policy_hash.to_string(),
+            schema_hash: record.schema_hash.to_string(),
+            engine: record.engine.to_string(),
         }
     }
 }

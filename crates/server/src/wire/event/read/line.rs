@@ -1,7 +1,9 @@
 //! The lines of an export as they are read, each with the fields that an explanation needs. What is not here: putting
 //! them together (`read`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -234,9 +236,9 @@ pub(super) struct Ack {
 /// The wire's form of findings is the log's own, field by field.
 #[derive(Deserialize)]
 pub(super) struct Policy {
-    pub(super) decision: String,
-    pub(super) rule: Option<String>,
-    pub(super) code: Option<String>,
+    pub(super) decision: Cow<'static, str>,
+    pub(super) rule: Option<Arc<str>>,
+    pub(super) code: Option<Cow<'static, str>>,
     pub(super) findings: Vec<FindingRecord>,
     pub(super) cedar: Option<CedarRecord>,
 }
