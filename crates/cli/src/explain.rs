@@ -1,7 +1,6 @@
 //! `toolgate explain`: why a call was decided as it was, from an export or from a server; the same text either way. What is
 //! not here: the explanation (core's `explain`), the form of exports (`toolgate-server`).
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,9 +8,9 @@ use clap::Args;
 use toolgate_client::Client;
 use toolgate_core::explain::explain;
 use toolgate_core::id::{CallId, SessionId};
-use toolgate_server::wire::event::read_export;
 use toolgate_server::wire::time_text;
 
+use crate::export_file;
 use crate::failure::CommandError;
 use crate::output;
 
@@ -50,16 +49,7 @@ impl Explain {
 }
 
 fn offline(file: &Path, call: &CallId) -> Result<String, CommandError> {
-    let name = file.display();
-    let unreadable = |error: std::io::Error| CommandError::new(format!("`{name}` cannot be read: {error}"));
-    let text = if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map_err(unreadable)?;
-        text
-    } else {
-        std::fs::read_to_string(file).map_err(unreadable)?
-    };
-    let log = read_export(&text).map_err(|fault| CommandError::new(format!("`{name}` is no export: {fault}")))?;
+    let (log, name) = (export_file::read(file)?, file.display());
     let explanation = explain(&log, call)
         .ok_or_else(|| CommandError::new(format!("unknown_call: `{name}` decides no call `{call}`")))?;
     Ok(explanation.text(time_text))

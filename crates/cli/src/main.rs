@@ -8,6 +8,7 @@ mod apply;
 mod bundle_file;
 mod demo;
 mod explain;
+mod export_file;
 mod failure;
 mod health;
 mod key;

@@ -1,5 +1,5 @@
-//! `toolgate policy`: tries one call, or runs a bundle's examples and case files. What is not here: the decisions (core's
-//! `bundle::trial`), the form of cases (`case`).
+//! `toolgate policy`: tries one call, runs a bundle's examples and case files, sums up what rules in shadow would have done.
+//! What is not here: the decisions (core's `bundle::trial`), the form of cases (`case`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +16,7 @@ use crate::output;
 mod case;
 mod examples;
 mod junit;
+mod shadow;
 
 use case::EarlierForm;
 
@@ -29,6 +30,8 @@ pub(crate) enum Policy {
     Test(PolicyTest),
     /// Decide one call and explain the decision.
     Try(PolicyTry),
+    /// Sum up what rules in shadow would have done to the calls of exported sessions.
+    Shadow(shadow::PolicyShadow),
 }
 
 /// Run the examples of a bundle and case files.
@@ -87,6 +90,7 @@ impl Policy {
         let done = match self {
             Self::Test(test) => test.run(),
             Self::Try(one) => one.run(),
+            Self::Shadow(report) => report.run().map_err(Stop::Failed),
         };
         match done {
             Err(Stop::Unreadable(why)) => {

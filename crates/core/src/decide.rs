@@ -11,6 +11,7 @@ use crate::id::CallId;
 use crate::input::{Input, OutcomeReport, Stamped};
 use crate::json::Json;
 use crate::output::{NotExecuted, Outcome, OutcomeStatus};
+use crate::pipeline::missing_evidence;
 use crate::profile::{OnReject, Profile};
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
 use crate::session::{Call, CallState, Phase, Session};
@@ -182,6 +183,7 @@ impl<'a> Draft<'a> {
             steps: run.map_or(0, |run| run.steps + u32::from(ending == Ending::Done)),
             tool_calls: run.map_or(0, |run| run.tool_calls),
             model_calls: run.map_or(0, |run| run.model_calls.saturating_add(in_flight)),
+            shadow: if ending == Ending::Done { missing_evidence(self.bundle, &self.session).1 } else { Vec::new() },
             content: RunContent { output, detail },
         };
         self.push(Event::RunEnded(event));

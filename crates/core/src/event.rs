@@ -385,6 +385,9 @@ pub struct RunEnded {
     pub tool_calls: u32,
     /// Model calls counted, lost ones included.
     pub model_calls: u32,
+    /// What evidence rules in shadow missed when the run was done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shadow: Vec<FindingRecord>,
     /// What the run leaves.
     pub content: RunContent,
 }

@@ -30,6 +30,7 @@ pub mod proposal;
 pub mod reason;
 pub mod schema;
 pub mod session;
+pub mod shadow;
 pub mod time;
 pub mod tool;
 pub mod transcript;

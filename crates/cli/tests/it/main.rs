@@ -16,4 +16,5 @@ mod lint;
 mod logs;
 mod policy;
 mod program;
+mod shadow;
 mod tamper;

@@ -181,7 +181,7 @@ fn done(draft: &mut Draft<'_>, output: Json) {
         let text = evidence::describe(&deficits);
         return end_step(draft, RejectReason::TraceRequirementsNotMet, deficits, text);
     }
-    let missing = missing_evidence(draft.bundle, &draft.session);
+    let (missing, _) = missing_evidence(draft.bundle, &draft.session);
     if !missing.is_empty() {
         let text = format!("not done yet; {}", missing.join("; "));
         return end_step(draft, RejectReason::TraceRequirementsNotMet, BTreeMap::new(), text);

@@ -12,7 +12,7 @@ use toolgate_policy::{
 use super::{Judge, Layer, Stop, repeat_key};
 use crate::ask::Entry;
 use crate::bundle::{Bundle, Tool};
-use crate::event::{CallEnd, PolicyRecord};
+use crate::event::{CallEnd, FindingRecord, PolicyRecord};
 use crate::id::Sha256Digest;
 use crate::json::Json;
 use crate::output::{NotExecuted, OutcomeStatus};
@@ -91,7 +91,7 @@ impl Judge<'_, '_> {
 
     /// Refuses a call that goes round in circles, as the bundle's loop rule counts.
     pub(super) fn refused_loop(&self) -> Result<(), Stop> {
-        match self.loop_found() {
+        match self.loop_found().filter(|found| !found.shadow) {
             Some(found) if found.level == RepeatLevel::Refuse => Err((RejectReason::RepeatedCall, loop_detail(&found))),
             Some(_) | None => Ok(()),
         }
@@ -102,7 +102,11 @@ impl Judge<'_, '_> {
         if matches!(result, Err((RejectReason::CrossTenantDenied, _))) {
             return result;
         }
-        match self.loop_found() {
+        let found = self.loop_found();
+        if let Some(found) = found.as_ref().filter(|found| found.shadow) {
+            self.record_loop(found);
+        }
+        match found.filter(|found| !found.shadow) {
             Some(found) if found.level == RepeatLevel::End => {
                 self.verdict.layer = Layer::Repetition;
                 self.verdict.ends_run = true;
@@ -122,18 +126,52 @@ impl Judge<'_, '_> {
         let session = self.situation.session?;
         let key = self.key_of_call(args);
         let profile = session.profile.as_ref().map_or("", |name| name.as_str());
-        policy.repetition(&keys(session), &key, &self.proposed.tool, profile).filter(|found| !found.shadow)
+        policy.repetition(&keys(session), &key, &self.proposed.tool, profile)
+    }
+
+    /// Records what the loop rule in shadow found; calls that no policy was asked about have no place for it.
+    fn record_loop(&mut self, found: &Repetition) {
+        let outcome = match found.level {
+            RepeatLevel::Warn => "pass",
+            RepeatLevel::Refuse | RepeatLevel::End => "deny",
+        };
+        let finding = in_shadow("repeats", outcome, RejectReason::RepeatedCall, loop_detail(found), REPEATS);
+        if let Some(policy) = &mut self.verdict.policy {
+            policy.findings.push(finding);
+            self.verdict.rules.push("policy:repeats".to_owned());
+        }
     }
 }
 
-/// Evidence that the policies miss before the run may be done, in sentences; rules in shadow do not count.
-pub(crate) fn missing_evidence(bundle: &Bundle, session: &Session) -> Vec<String> {
-    let Some(policy) = bundle.policy() else { return Vec::new() };
+/// Evidence that the policies miss before the run may be done: in sentences, and what rules in shadow miss.
+pub(crate) fn missing_evidence(bundle: &Bundle, session: &Session) -> (Vec<String>, Vec<FindingRecord>) {
+    let Some(policy) = bundle.policy() else { return (Vec::new(), Vec::new()) };
     let current: Vec<Option<Value>> = Vec::new();
     let profile = session.profile.as_ref().map_or("", |name| name.as_str());
     let run = session.run.as_ref().map_or(0, |run| run.no);
     let deficits = policy.deficits(profile, run, &earlier_calls(Some(session), &current));
-    deficits.into_iter().filter(|deficit| !deficit.shadow).map(|deficit| deficit.detail).collect()
+    let (shadow, enforced): (Vec<_>, Vec<_>) = deficits.into_iter().partition(|deficit| deficit.shadow);
+    let shadow = shadow.into_iter().map(|missing| {
+        in_shadow(&missing.rule_id, "deny", RejectReason::TraceRequirementsNotMet, missing.detail, EVIDENCE)
+    });
+    (enforced.into_iter().map(|deficit| deficit.detail).collect(), shadow.collect())
+}
+
+/// What evidence rules look at.
+const EVIDENCE: &str = "successful calls of the run";
+/// What the loop rule looks at.
+const REPEATS: &str = "canonical calls of the run";
+
+/// What a rule in shadow that is none of a call's layers found.
+fn in_shadow(rule: &str, outcome: &'static str, code: RejectReason, detail: String, looked_at: &str) -> FindingRecord {
+    FindingRecord {
+        rule: rule.into(),
+        outcome: outcome.into(),
+        code: Some(code.code().into()),
+        shadow: true,
+        detail: Some(detail),
+        looked_at: [looked_at.to_owned()].into(),
+    }
 }
 
 /// The canonical calls of the run so far, oldest first, rejected and unknown ones included.

@@ -365,6 +365,8 @@ pub struct RunEnded {
     pub tool_calls: u32,
     /// Model calls counted.
     pub model_calls: u32,
+    /// What evidence rules in shadow missed when the run was done.
+    pub shadow: Vec<FindingView>,
     /// What the run leaves.
     pub content: RunContent,
 }

@@ -13,10 +13,10 @@ use super::control::control_word;
 use super::fact::{
     AdmissionOpenedView, ApprovalContent, ApprovalDecided, ApprovalOpenedView, BallotContent, BallotReceived, BlobView,
     BudgetSettled, CallAcknowledged, CallContent, CallDecided, CallEnded, ChargeView, ClassificationContent,
-    ClassificationReceived, ClientAttached, ConsensusDecided, DeficitView, DispatchView, EndedContent, Fact, GrantView,
-    LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView, OwnerChanged, PolicyView,
-    ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded, RunStarted, SessionClosed,
-    SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
+    ClassificationReceived, ClientAttached, ConsensusDecided, DeficitView, DispatchView, EndedContent, Fact,
+    FindingView, GrantView, LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView,
+    OwnerChanged, PolicyView, ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded,
+    RunStarted, SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
 };
 use crate::wire::{RawJson, time_text};
 
@@ -71,6 +71,7 @@ impl From<&Event> for Fact {
                 steps: e.steps,
                 tool_calls: e.tool_calls,
                 model_calls: e.model_calls,
+                shadow: e.shadow.iter().map(FindingView::from).collect(),
                 content: RunContent { output: raw(e.content.output.as_ref()), detail: e.content.detail.clone() },
             }),
             Event::ClientAttached(e) => Self::ClientAttached(ClientAttached {

@@ -323,6 +323,7 @@ impl Envelope {
             steps: ended.steps,
             tool_calls: ended.tool_calls,
             model_calls: ended.model_calls,
+            shadow: ended.shadow,
             content: RunContent { output: None, detail: None },
         }
     }

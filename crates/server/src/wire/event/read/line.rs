@@ -319,4 +319,7 @@ pub(super) struct RunEnd {
     pub(super) steps: u32,
     pub(super) tool_calls: u32,
     pub(super) model_calls: u32,
+    /// Logs of earlier versions have none.
+    #[serde(default)]
+    pub(super) shadow: Vec<FindingRecord>,
 }
