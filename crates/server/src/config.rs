@@ -2,6 +2,7 @@
 //! What is not here: secrets (`local` and the environment).
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,8 +53,19 @@ pub struct StorageSettings {
     pub database_url: String,
     /// Connections to PostgreSQL.
     pub database_connections: u32,
+    /// Writes of the log under way at once; SQLite has one.
+    pub writer_lanes: usize,
     /// Start on unsafe durability settings.
     pub allow_unsafe_durability: bool,
+}
+
+impl StorageSettings {
+    /// Writes of the log under way at once.
+    #[must_use]
+    pub fn lanes(&self) -> NonZeroUsize {
+        let lanes = if self.database_url.is_empty() { 1 } else { self.writer_lanes };
+        NonZeroUsize::new(lanes).unwrap_or(NonZeroUsize::MIN)
+    }
 }
 
 /// Section `tools`.
@@ -133,6 +145,7 @@ impl Settings {
         let rules = [
             ("server.max_connections", self.server.max_connections >= 1, "at least 1"),
             ("storage.database_connections", (1..=1_000).contains(&self.storage.database_connections), "1 to 1,000"),
+            ("storage.writer_lanes", (1..=64).contains(&self.storage.writer_lanes), "1 to 64"),
             ("sessions.mailbox", (1..=10_000).contains(&self.sessions.mailbox), "1 to 10,000"),
             ("sessions.lease_ms", (1_000..=600_000).contains(&self.sessions.lease_ms), "1,000 to 600,000"),
             ("sessions.idle_after_ms", self.sessions.idle_after_ms >= 100, "at least 100"),

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_core::id::{ActorId, TenantId};
 use toolgate_proposers::{EnvSecrets, Proposers, SetupError};
 use toolgate_store::{
-    MasterKey, NodeId, NodeIdentity, PostgresOptions, PostgresStore, SqliteStore, Store, StoreError, Unsafe,
+    Lanes, MasterKey, MemoryStore, NodeId, NodeIdentity, PostgresOptions, PostgresStore, SqliteStore, Store,
+    StoreError, Unsafe,
 };
 
 use crate::app::{App, HttpLimits};
@@ -106,6 +107,7 @@ impl Node {
             .map_err(|error| StartError::Tools(error.to_string()))?;
         let sessions = Sessions::new(Deps {
             store: Arc::clone(&store),
+            lanes: Lanes::start(Arc::clone(&store), settings.storage.lanes()),
             clock: Arc::clone(&clock),
             node,
             master: local.master.clone(),
@@ -162,8 +164,21 @@ impl Node {
     }
 }
 
+/// The database URL of a log that is gone when the server ends: what a benchmark compares a real one with.
+const MEMORY: &str = "memory:";
+
 /// Opens the configured database and brings its schema up to date.
 pub async fn open_database(settings: &StorageSettings) -> Result<Arc<dyn Store>, StoreError> {
+    if settings.database_url == MEMORY {
+        if !settings.allow_unsafe_durability {
+            return Err(StoreError::UnsafeSetting {
+                setting: "storage.database_url",
+                value: MEMORY.to_owned(),
+                remedy: "name a database, or allow unsafe durability to lose everything at the end",
+            });
+        }
+        return Ok(Arc::new(MemoryStore::new()));
+    }
     if settings.database_url.is_empty() {
         return Ok(Arc::new(SqliteStore::open(&settings.data_dir.join(SQLITE_FILE)).await?));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_proposers::Proposers;
-use toolgate_store::{MasterKey, NodeIdentity, Store};
+use toolgate_store::{Lanes, MasterKey, NodeIdentity, Store};
 
 use super::bundles::Bundles;
 use crate::clock::SharedClock;
@@ -17,6 +17,8 @@ use crate::tools::ToolRunner;
 pub struct Deps {
     /// The log and everything beside it.
     pub store: Arc<dyn Store>,
+    /// Through these alone sessions append.
+    pub lanes: Lanes,
     /// The time of day.
     pub clock: SharedClock,
     /// This life of this node.

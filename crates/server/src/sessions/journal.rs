@@ -154,7 +154,7 @@ impl Journal {
         let first_seq = self.next.seq;
         let (append, next) = self.compose(batch, None)?;
         let append = Arc::new(append);
-        let answer = repeat(deps, || deps.store.append(Arc::clone(&append))).await?;
+        let answer = repeat(deps, || deps.lanes.append(Arc::clone(&append))).await?;
         Ok(match answer {
             Appended::Ok { .. } | Appended::Already { .. } => {
                 self.next = next;

@@ -73,6 +73,7 @@ async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: Sessi
     store.bundle_set_current(&tenant, None, &row.digest).await.unwrap();
     let node = store.node_start(&NodeId::new("n1").unwrap(), SystemClock.now().plus_ms(10_000)).await.unwrap();
     let deps = Deps {
+        lanes: toolgate_store::Lanes::start(Arc::clone(&store) as _, std::num::NonZeroUsize::MIN),
         store,
         clock,
         node,

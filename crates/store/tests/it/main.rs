@@ -43,6 +43,7 @@ mod field_tampering;
 mod golden;
 mod guards;
 mod keys;
+mod lanes;
 mod ledger;
 mod ledger_input;
 mod master;

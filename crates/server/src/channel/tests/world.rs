@@ -82,6 +82,7 @@ impl World {
         let clock = Arc::new(SystemClock);
         let http = HttpRunner::new(AddressPolicy::Public, Arc::new(EnvSecrets), Arc::new(SystemClock)).unwrap();
         let deps = Deps {
+            lanes: toolgate_store::Lanes::start(store.clone(), std::num::NonZeroUsize::MIN),
             store: store.clone(),
             clock: clock.clone(),
             node,

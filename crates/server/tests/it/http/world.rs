@@ -98,6 +98,7 @@ impl World {
             HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::clone(&shared));
         let sessions = Sessions::new(Deps {
             store: Arc::clone(&store) as _,
+            lanes: toolgate_store::Lanes::start(Arc::clone(&store) as _, std::num::NonZeroUsize::MIN),
             clock: Arc::clone(&shared),
             node,
             master: MasterKey::from_bytes([7; 32]),

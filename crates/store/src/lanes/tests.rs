@@ -1,0 +1,152 @@
+//! Lanes over a write that the test holds up. Lanes over real databases are in `tests/it/lanes.rs`.
+
+use std::sync::Mutex;
+
+use tokio::sync::Semaphore;
+use toolgate_core::id::{SessionId, TenantId};
+use toolgate_core::time::Timestamp;
+
+use super::*;
+use crate::append::Projection;
+
+/// A write that waits for leave, notes its batches, and answers with each append's `expected_head`.
+#[derive(Clone)]
+struct Held {
+    leave: Arc<Semaphore>,
+    begun: Arc<Semaphore>,
+    batches: Arc<Mutex<Vec<usize>>>,
+}
+
+/// The head for which the write panics.
+const PANIC: u64 = 666;
+
+impl Held {
+    fn new() -> Self {
+        let none = || Arc::new(Semaphore::new(0));
+        Self { leave: none(), begun: none(), batches: Arc::default() }
+    }
+
+    fn lanes(&self, count: usize) -> Arc<Lanes> {
+        let held = self.clone();
+        Arc::new(Lanes::over(NonZeroUsize::new(count).unwrap(), move |appends: Vec<Arc<Append>>| {
+            let held = held.clone();
+            async move {
+                held.batches.lock().unwrap().push(appends.len());
+                held.begun.add_permits(1);
+                held.leave.acquire().await.unwrap().forget();
+                assert!(appends.iter().all(|append| append.expected_head != PANIC));
+                appends.iter().map(|append| Ok(Appended::Ok { head: append.expected_head })).collect()
+            }
+        }))
+    }
+
+    async fn until_begun(&self) {
+        self.begun.acquire().await.unwrap().forget();
+    }
+}
+
+fn append(session: u128, head: u64) -> Arc<Append> {
+    Arc::new(Append {
+        tenant: TenantId::new("acme").unwrap(),
+        session: SessionId::from_uuid(uuid::Uuid::from_u128(session)),
+        epoch: 1,
+        expected_head: head,
+        rows: Vec::new(),
+        consumed_inbox: Vec::new(),
+        idempotency: None,
+        outbox: Vec::new(),
+        projection: Projection {
+            status: "idle".to_owned(),
+            active: false,
+            profile: None,
+            ending: None,
+            pending_approvals: 0,
+            updated_at: Timestamp(0),
+            next_wake_at: None,
+            title: None,
+        },
+        approvals: Vec::new(),
+        blobs: Vec::new(),
+        new_keys: Vec::new(),
+        destroyed_keys: Vec::new(),
+        security: Vec::new(),
+    })
+}
+
+/// Gives an append to its lane, and returns once it waits there.
+async fn given(lanes: &Arc<Lanes>, append: Arc<Append>) -> tokio::task::JoinHandle<Result<Appended, StoreError>> {
+    let (lanes, lane) = (Arc::clone(lanes), lanes.lane_of(&append).unwrap().clone());
+    let before = lane.capacity();
+    let asked = tokio::spawn(async move { lanes.append(append).await });
+    while lane.capacity() == before {
+        tokio::task::yield_now().await;
+    }
+    asked
+}
+
+#[tokio::test]
+async fn what_came_during_a_write_is_the_next_batch_and_each_gets_its_answer() {
+    let held = Held::new();
+    let lanes = held.lanes(1);
+    let first = tokio::spawn({
+        let lanes = Arc::clone(&lanes);
+        async move { lanes.append(append(1, 0)).await }
+    });
+    held.until_begun().await;
+    let mut asked = Vec::new();
+    for head in 1..=10 {
+        asked.push(given(&lanes, append(u128::from(head), head)).await);
+    }
+    held.leave.add_permits(2);
+    assert_eq!(first.await.unwrap().unwrap(), Appended::Ok { head: 0 });
+    for (head, asked) in (1..).zip(asked) {
+        assert_eq!(asked.await.unwrap().unwrap(), Appended::Ok { head });
+    }
+    assert_eq!(*held.batches.lock().unwrap(), [1, 10]);
+}
+
+#[tokio::test]
+async fn a_held_lane_does_not_hold_the_others() {
+    let held = Held::new();
+    let lanes = held.lanes(2);
+    let even = tokio::spawn({
+        let lanes = Arc::clone(&lanes);
+        async move { lanes.append(append(2, 2)).await }
+    });
+    held.until_begun().await;
+    let odd = tokio::spawn({
+        let lanes = Arc::clone(&lanes);
+        async move { lanes.append(append(3, 3)).await }
+    });
+    // The second write begins while the first is held.
+    held.until_begun().await;
+    held.leave.add_permits(2);
+    assert_eq!(even.await.unwrap().unwrap(), Appended::Ok { head: 2 });
+    assert_eq!(odd.await.unwrap().unwrap(), Appended::Ok { head: 3 });
+}
+
+#[tokio::test]
+async fn an_append_is_written_though_its_caller_is_gone() {
+    let held = Held::new();
+    let lanes = held.lanes(1);
+    let first = tokio::spawn({
+        let lanes = Arc::clone(&lanes);
+        async move { lanes.append(append(1, 0)).await }
+    });
+    held.until_begun().await;
+    given(&lanes, append(2, 1)).await.abort();
+    first.abort();
+    held.leave.add_permits(2);
+    held.until_begun().await;
+    drop(lanes);
+    assert_eq!(*held.batches.lock().unwrap(), [1, 1]);
+}
+
+#[tokio::test]
+async fn a_write_that_panics_costs_its_batch_and_not_the_lane() {
+    let held = Held::new();
+    let lanes = held.lanes(1);
+    held.leave.add_permits(2);
+    assert!(matches!(lanes.append(append(1, PANIC)).await, Err(StoreError::Unavailable(_))));
+    assert_eq!(lanes.append(append(1, 1)).await.unwrap(), Appended::Ok { head: 1 });
+}
