@@ -57,10 +57,10 @@ struct Columns {
 
 pub(crate) async fn append(url: &str, time: Duration) -> Raw {
     let mut connection = PgConnection::connect(url).await.expect("the database answers");
-    let counts = "SELECT count(*)::float8, count(*) FILTER (WHERE kind = 'call_ended')::float8 FROM event";
+    let counts = "SELECT count(*)::float8, count(*) FILTER (WHERE kind = 'call_ended')::float8 FROM toolgate.event";
     let counted = connection.fetch_one(counts).await.expect("the rows are counted");
     let rows_per_step = counted.get::<f64, _>(0) / counted.get::<f64, _>(1);
-    let sql = format!("SELECT header, payload, prev_hash, hash FROM event LIMIT {ROWS}");
+    let sql = format!("SELECT header, payload, prev_hash, hash FROM toolgate.event LIMIT {ROWS}");
     let rows = connection.fetch_all(sqlx::AssertSqlSafe(sql)).await.expect("the rows are read");
     let batches: Vec<Columns> = rows
         .chunks(BATCH)

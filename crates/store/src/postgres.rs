@@ -18,6 +18,7 @@ use crate::sql::{Database, Refused, SqlStore, Value, detached};
 mod append;
 mod batch;
 mod ledger;
+mod plain;
 mod settings;
 
 pub use settings::{Risk, Unsafe};

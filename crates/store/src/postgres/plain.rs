@@ -1,0 +1,103 @@
+//! Plain appends of many sessions in one statement: those that carry nothing but rows, new keys and the state of their
+//! session, as nearly all do. The order of the bound values is the order of the parameters of
+//! `migrations/postgres/0008_append_batch.sql`. What is not here: what the others carry (`append`).
+
+use std::sync::Arc;
+
+use sqlx::postgres::{PgPool, PgRow};
+use sqlx::{Row as _, query};
+
+use super::append::{int, refused};
+use crate::append::Append;
+use crate::keys::WrappedKey;
+use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
+use crate::sql::Refused;
+use crate::sql::failure::store_error;
+
+const APPEND: &str = "SELECT append_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+     $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, \
+     $38, $39, $40, $41, $42) AS applied";
+
+/// Whether an append carries nothing that only the function for single appends writes.
+pub(super) fn is_plain(append: &Append) -> bool {
+    append.consumed_inbox.is_empty()
+        && append.idempotency.is_none()
+        && append.outbox.is_empty()
+        && append.approvals.is_empty()
+        && append.blobs.is_empty()
+        && append.destroyed_keys.is_empty()
+        && append.security.is_empty()
+}
+
+/// Applies plain appends of different sessions. Answers for each whether it was applied; of those that were not, nothing is
+/// known but that they did not fit.
+pub(super) async fn append(pool: &PgPool, appends: &[&Arc<Append>]) -> Result<Vec<bool>, Refused> {
+    let of = |value: fn(&Append) -> i64| appends.iter().map(|append| value(append)).collect::<Vec<i64>>();
+    let state = appends.iter().map(|append| &append.projection);
+    let rows: Vec<(i64, &Append, &Row)> = placed(appends, |append| &append.rows);
+    let keys: Vec<(i64, &Append, &WrappedKey)> = placed(appends, |append| &append.new_keys);
+    let tenants: Vec<&str> = appends.iter().map(|append| append.tenant.as_str()).collect();
+    let sessions: Vec<_> = appends.iter().map(|append| append.session.uuid()).collect();
+    let query = query(APPEND)
+        .bind(tenants)
+        .bind(sessions)
+        .bind(of(|append| int(append.epoch)))
+        .bind(of(|append| int(append.expected_head)))
+        .bind(of(|append| i64::try_from(append.rows.len()).unwrap_or(i64::MAX)))
+        .bind(column(appends, |append| append.rows.first().map(|row| row.prev_hash.as_slice())))
+        .bind(column(appends, |append| append.rows.last().map(|row| row.hash.as_slice())))
+        .bind(column(appends, |append| append.rows.iter().any(|row| row.kind == SESSION_CLOSED)))
+        .bind(column(appends, |append| append.rows.iter().all(|row| AFTER_CLOSE.contains(&row.kind.as_str()))))
+        .bind(state.clone().map(|now| now.status.as_str()).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| now.active).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| now.profile.as_ref().map(|profile| profile.as_str())).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| now.ending.as_deref()).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| i64::from(now.pending_approvals)).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| now.updated_at.as_micros()).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| now.next_wake_at.map(|at| at.as_micros())).collect::<Vec<_>>())
+        .bind(state.clone().map(|now| now.title.as_ref().map(|title| title.bytes.as_slice())).collect::<Vec<_>>())
+        .bind(state.map(|now| now.title.as_ref().map(|title| title.key.as_str())).collect::<Vec<_>>())
+        .bind(column(&rows, |(of, _, _)| *of))
+        .bind(column(&rows, |(_, append, _)| append.tenant.as_str()))
+        .bind(column(&rows, |(_, append, _)| append.session.uuid()))
+        .bind(column(&rows, |(_, _, row)| int(row.seq)))
+        .bind(column(&rows, |(_, _, row)| int(row.epoch)))
+        .bind(column(&rows, |(_, _, row)| row.kind.as_str()))
+        .bind(column(&rows, |(_, _, row)| row.run.map(i64::from)))
+        .bind(column(&rows, |(_, _, row)| row.step.map(i64::from)))
+        .bind(column(&rows, |(_, _, row)| row.call.as_ref().map(|call| call.as_str())))
+        .bind(column(&rows, |(_, _, row)| row.marks.decision))
+        .bind(column(&rows, |(_, _, row)| row.marks.allow))
+        .bind(column(&rows, |(_, _, row)| row.marks.dispatch_attempt.map(i64::from)))
+        .bind(column(&rows, |(_, _, row)| row.marks.terminal))
+        .bind(column(&rows, |(_, _, row)| row.input_id.as_ref().map(|input| input.as_str())))
+        .bind(column(&rows, |(_, _, row)| row.recorded_at.as_micros()))
+        .bind(column(&rows, |(_, _, row)| row.header.as_slice()))
+        .bind(column(&rows, |(_, _, row)| row.payload.as_slice()))
+        .bind(column(&rows, |(_, _, row)| row.prev_hash.as_slice()))
+        .bind(column(&rows, |(_, _, row)| row.hash.as_slice()))
+        .bind(column(&keys, |(of, _, _)| *of))
+        .bind(column(&keys, |(_, append, _)| append.tenant.as_str()))
+        .bind(column(&keys, |(_, append, _)| append.session.uuid()))
+        .bind(column(&keys, |(_, _, key)| key.id.as_str()))
+        .bind(column(&keys, |(_, _, key)| key.wrapped.as_slice()));
+    let answer: PgRow = query.fetch_one(pool).await.map_err(refused)?;
+    let applied: Vec<i64> = answer.try_get("applied").map_err(store_error)?;
+    let mut answers = vec![false; appends.len()];
+    for place in applied {
+        if let Some(answer) = usize::try_from(place - 1).ok().and_then(|place| answers.get_mut(place)) {
+            *answer = true;
+        }
+    }
+    Ok(answers)
+}
+
+/// All parts of all appends, each with the place of its append, from 1.
+fn placed<'a, T>(appends: &[&'a Arc<Append>], parts: fn(&'a Append) -> &'a Vec<T>) -> Vec<(i64, &'a Append, &'a T)> {
+    let appends = (1..).zip(appends.iter().map(|append| &***append));
+    appends.flat_map(|(of, append)| parts(append).iter().map(move |part| (of, append, part))).collect()
+}
+
+fn column<'a, T, V>(items: &'a [T], value: impl Fn(&'a T) -> V) -> Vec<V> {
+    items.iter().map(value).collect()
+}
