@@ -286,3 +286,41 @@ fn every_decision_is_listed() {
         }
     }
 }
+
+/// The section of the page on policies, under tools that have what it speaks of; its example is judged at load.
+#[test]
+fn the_sample_policies_compile() {
+    let page = page("docs/POLICIES.md");
+    let sample = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the sample");
+    let sample: Value = serde_saphyr::from_str(sample).expect("YAML");
+    let tool = |args: Value, tags: &[&str]| {
+        let required: Vec<&String> = args.as_object().unwrap().keys().collect();
+        json!({"description": "Sample.", "venue": "server", "class": "read", "executor": {"builtin": "echo"}, "tags": tags,
+            "parameters": {"type": "object", "properties": args, "required": required}})
+    };
+    let text = json!({"type": "string"});
+    let tools = json!({
+        "refund": tool(json!({"customer": text, "amount_cents": {"type": "integer"}}), &[]),
+        "find_customer": tool(json!({"name": text}), &["research"]),
+        "shell": tool(json!({"argv": {"type": "array", "items": text}}), &[]),
+        "read_file": tool(json!({"path": text}), &[]),
+        "fetch": tool(json!({"url": text}), &[]),
+        "drop_table": tool(json!({}), &[]),
+    });
+    let names: Vec<&String> = tools.as_object().unwrap().keys().collect();
+    let bundle = json!({
+        "version": 1,
+        "models": {"m": {"provider": "scripted", "script": [{"done": "over"}]}},
+        "default_model": "m",
+        "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 600_000},
+        "tools": tools,
+        "profiles": {"payments": {"tools": names}},
+        "policies": sample["policies"],
+    });
+    let loaded = toolgate_core::bundle::Bundle::load(&bundle.to_string());
+    assert!(loaded.is_ok(), "{:#?}", loaded.err());
+    // The page's rows name the sections that there are, and the sample has one of each.
+    for section in sample["policies"].as_object().unwrap().keys() {
+        assert!(page.contains(&format!("| `{section}` |")), "`{section}` has no row");
+    }
+}

@@ -34,7 +34,7 @@ impl From<BundleFileError> for CommandError {
 }
 
 fn listed(name: &str, faults: &[BundleFault]) -> String {
-    let lines: Vec<String> = faults.iter().map(|fault| format!("  {name}{fault}")).collect();
+    let lines: Vec<String> = faults.iter().map(|fault| format!("  {name}:{fault}")).collect();
     lines.join("\n")
 }
 

@@ -99,7 +99,9 @@ pub(super) fn recovered(draft: &mut Draft<'_>) -> Result<Reply, Refusal> {
         .into_iter()
         .filter(|call| call.venue == Some(Venue::Server) && matches!(call.state, CallState::Dispatched(_)))
         .collect();
-    let asking = draft.session.active_run().is_some_and(|run| matches!(run.phase, Phase::Asking(_)));
+    // A run that waits at a bound has asked nobody.
+    let asking = draft.session.pause().is_none()
+        && draft.session.active_run().is_some_and(|run| matches!(run.phase, Phase::Asking(_)));
     let admitting = draft.open_calls().iter().any(|c| matches!(c.state, CallState::Waiting(Awaited::Admission(_))));
     if calls.is_empty() && !asking && !admitting && draft.session.classifying.is_none() {
         return Ok(Reply::Unchanged);
