@@ -26,14 +26,17 @@ pub(super) fn projection(after: &Session, at: Timestamp) -> Projection {
     });
     let asked = |state: &CallState| matches!(state, CallState::Waiting(Awaited::Approval(_)));
     let waiting = after.calls().iter().filter(|call| asked(&call.state)).count() + usize::from(after.pause().is_some());
+    let active = status == Status::Running;
     Projection {
         status: status.code().to_owned(),
-        active: status == Status::Running,
+        active,
         profile: after.profile.clone(),
         ending,
         pending_approvals: u32::try_from(waiting).unwrap_or(u32::MAX),
         updated_at: at,
-        next_wake_at: next_wake(after),
+        // An active session is looked for anyway, and its timers change with every step: not to write them spares the
+        // database all index entries of the row.
+        next_wake_at: if active { None } else { next_wake(after) },
         title: None,
     }
 }
