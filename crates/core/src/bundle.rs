@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolgate_policy::{Policy, PolicyForm, RuleId};
 
 use crate::id::{Label, ModelName, ProfileName, Sha256Digest, Tag, ToolId};
-use crate::json::Json;
+use crate::json::{Json, read_typed};
 use crate::profile::{Harness, Profile, ProfileForm, TenantBudget, TenantLimit};
 use crate::schema::Schema;
 use crate::tool::ToolDef;
@@ -151,10 +151,8 @@ impl Bundle {
     /// Reads, checks and compiles a bundle. Returns every fault found, at least one.
     pub fn load(text: &str) -> Result<Self, Vec<BundleFault>> {
         let source = Json::parse(text).map_err(|fault| vec![BundleFault::new("", "json", fault.to_string())])?;
-        let form: BundleForm = serde_path_to_error::deserialize(source.value()).map_err(|error| {
-            let path = pointer_of(error.path());
-            vec![BundleFault::new(path, "shape", error.into_inner().to_string())]
-        })?;
+        let form: BundleForm = read_typed(&source.value())
+            .map_err(|misfit| vec![BundleFault::new(misfit.pointer, "shape", misfit.detail)])?;
         check::compile(form, source)
     }
 
@@ -272,19 +270,6 @@ fn fold_key(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     folded.extend(name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase));
     folded
-}
-
-/// Turns a serde path into a JSON pointer.
-fn pointer_of(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    path.iter()
-        .map(|segment| match segment {
-            Segment::Seq { index } => format!("/{index}"),
-            Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-            Segment::Enum { variant } => format!("/{variant}"),
-            Segment::Unknown => String::new(),
-        })
-        .collect()
 }
 
 /// Finds an identity key in a value, at any depth, and gives its pointer.

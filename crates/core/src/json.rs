@@ -12,6 +12,7 @@ mod lexical;
 mod strict;
 
 pub use strict::{JsonFault, JsonFaultKind};
+pub use toolgate_policy::written::{Misfit, read as read_typed};
 
 /// Reads a JSON text strictly into a value, without making it canonical; see [`JsonFaultKind`] for what is refused.
 pub fn read_strict(text: &str) -> Result<Value, JsonFault> {

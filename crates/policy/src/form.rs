@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::args::ArgumentRule;
 use crate::cedar::CedarForm;
 use crate::facts::CallStatus;
-use crate::fault::{Fault, escape};
+use crate::fault::Fault;
 use crate::history::{EvidenceRule, RateRule, RepeatRule, SequenceRule, TotalRule};
 use crate::origin::OriginRule;
 use crate::rule::{Mode, RuleId, Selector};
 use crate::semantic::CheckRule;
+use crate::written;
 
 /// The policy section of a bundle. Rules are maps by id; their order means nothing: deny wins over ask, ask over allow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -137,21 +138,6 @@ const fn ok() -> CallStatus {
 impl PolicyForm {
     /// Reads a policy section strictly. The fault names the place of the first thing that is no part of the format.
     pub fn read(value: &Value) -> Result<Self, Fault> {
-        serde_path_to_error::deserialize(value).map_err(|error| {
-            let pointer = pointer_of(error.path());
-            Fault { pointer, rule: "shape", detail: error.into_inner().to_string() }
-        })
+        written::read(value).map_err(|misfit| Fault { pointer: misfit.pointer, rule: "shape", detail: misfit.detail })
     }
-}
-
-fn pointer_of(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    path.iter()
-        .map(|segment| match segment {
-            Segment::Seq { index } => format!("/{index}"),
-            Segment::Map { key } => format!("/{}", escape(key)),
-            Segment::Enum { variant } => format!("/{variant}"),
-            Segment::Unknown => String::new(),
-        })
-        .collect()
 }

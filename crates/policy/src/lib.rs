@@ -57,6 +57,7 @@ mod place;
 mod rule;
 pub mod semantic;
 pub mod shown;
+pub mod written;
 
 /// Version of how rules decide: raised whenever the same policy and facts may be judged differently. The policy files'
 /// own engine names its version in [`CedarAnswer`].

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolgate_tests::caller::Answer;
 use toolgate_tests::{Backend, Caller};
 
-use super::{with_bodies, world};
+use super::{digest, with_bodies, world};
 
 async fn send(caller: &Caller, method: &Method, path: &str, body: impl Into<reqwest::Body>) -> Answer {
     let request = caller.request(method.clone(), path).header("content-type", "application/json");
@@ -118,6 +118,7 @@ async fn another_shape_is_422_with_its_place() {
     };
     let session = |verb: &str, body: Value| (format!("/v1/sessions/{id}/{verb}"), body);
     let key = |body: Value| ("/v1/api-keys".to_owned(), body);
+    let decision = |body: Value| (format!("/v1/approvals/apr_{}/decision", "0".repeat(32)), body);
     let cases = [
         (start(json!({"tenant": "other"})), "/tenant"),
         (start(json!({"prompt": 5})), "/prompt"),
@@ -132,6 +133,9 @@ async fn another_shape_is_422_with_its_place() {
         (start(json!({"limits": {"max_steps": 1.5}})), "/limits/max_steps"),
         (start(json!({"limits": {"max_steps": 5_000_000_000_u64}})), "/limits/max_steps"),
         (start(json!({"limits": {"max_stepz": 1}})), "/limits/max_stepz"),
+        (start(json!({"limits": [3, 3, 3, 60_000]})), "/limits"),
+        (start(json!({"control": {"all": null}})), "/control"),
+        (start(json!({"metadata": [["a", "b"]]})), "/metadata"),
         (start(json!({"metadata": {"a": 1}})), "/metadata/a"),
         (start(json!({"metadata": {"": "x"}})), "/metadata/"),
         (start(json!({"metadata": {"a/b~c": "x".repeat(1_025)}})), "/metadata/a~1b~0c"),
@@ -148,6 +152,9 @@ async fn another_shape_is_422_with_its_place() {
         (session("cancel", json!({"force": true})), "/force"),
         (session("close", json!({"by": "somebody"})), "/by"),
         (session("verify", json!({"deep": true})), "/deep"),
+        (decision(json!({"decision": {"approve": null}, "digest": digest()})), "/decision"),
+        (decision(json!({"decision": "approve", "digest": digest(), "grant": [["n"], 5_000]})), "/grant"),
+        (decision(json!(["approve", digest()])), ""),
         (key(json!({"actor": "a b", "scopes": ["sessions:read"]})), "/actor"),
         (key(json!({"actor": "a", "scopes": []})), "/scopes"),
         (key(json!({"actor": "a", "scopes": ["sessions:read", "everything"]})), "/scopes/1"),

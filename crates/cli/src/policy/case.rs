@@ -11,7 +11,7 @@ use toolgate_core::bundle::Bundle;
 use toolgate_core::bundle::trial::{Earlier, Trial, TrialCall, try_call};
 use toolgate_core::explain::Explanation;
 use toolgate_core::id::{Capability, Label, ProfileName};
-use toolgate_core::json::{Json, read_strict};
+use toolgate_core::json::{Json, read_strict, read_typed};
 use toolgate_core::output::{OutcomeStatus, Output};
 use toolgate_core::pipeline::Decision;
 use toolgate_core::reason::RejectReason;
@@ -130,9 +130,8 @@ pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, BundleFileErro
     } else {
         bundle_file::from_yaml(&name, &text)?
     };
-    serde_path_to_error::deserialize(value).map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
-        BundleFileError::Unreadable(format!("`{name}` at `{}`: {}", error.path(), error.inner()))
-    })
+    read_typed(&value)
+        .map_err(|misfit| BundleFileError::Unreadable(format!("`{name}` at `{}`: {}", misfit.pointer, misfit.detail)))
 }
 
 fn text_of(args: Option<&Value>) -> String {

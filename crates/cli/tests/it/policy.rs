@@ -98,11 +98,24 @@ fn what_cannot_be_read_is_not_a_failure() {
     let unknown =
         file(&dir, "a.yaml", "cases:\n  - {name: x, profile: agent, call: {tool: t}, expect: allow, typo: 1}\n");
     let (code, text) = policy(&["test", &relayops(), &unknown]);
-    assert!(code == Some(2) && text.contains("unknown field `typo`") && text.contains("cases[0]"), "{text}");
+    assert!(code == Some(2) && text.contains("unknown field `typo`") && text.contains("`/cases/0/typo`"), "{text}");
     let wrong =
         file(&dir, "b.yaml", "cases:\n  - {name: x, profile: agent, call: {tool: t}, expect: reject:nothing}\n");
     let (code, text) = policy(&["test", &relayops(), &wrong]);
     assert!(code == Some(2) && text.contains("`nothing` is no reason code"), "{text}");
+    for (cases, place) in [
+        (r#"{"cases": [["x", "agent"]]}"#, "/cases/0"),
+        (r#"{"cases": [{"name": "x", "expect": "allow", "call": ["t", {}]}]}"#, "/cases/0/call"),
+        (
+            r#"{"cases": [{"name": "x", "expect": "allow", "call": {"tool": "t"},
+                "earlier": [{"tool": "t", "outcome": {"ok": null}}]}]}"#,
+            "/cases/0/earlier/0/outcome",
+        ),
+    ] {
+        let listed = file(&dir, "list.json", cases);
+        let (code, text) = policy(&["test", &relayops(), &listed]);
+        assert!(code == Some(2) && text.contains(&format!("at `{place}`: ")), "{cases}: {text}");
+    }
     let refused = file(&dir, "c.yaml", "version: 1\nprofiles: {}\nmodels: {}\n");
     assert_eq!(policy(&["test", &refused]).0, Some(2));
     assert_eq!(policy(&["test", "/nowhere.yaml"]).0, Some(2));

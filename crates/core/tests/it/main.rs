@@ -24,3 +24,4 @@ mod script;
 mod tampering;
 mod words;
 mod world;
+mod written;

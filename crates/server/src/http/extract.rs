@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolgate_core::id::Sha256Digest;
-use toolgate_core::json::{Json as Canonical, read_strict};
+use toolgate_core::json::{Json as Canonical, Misfit, read_strict, read_typed};
 
 use crate::error::{ApiError, ErrorCode};
 
@@ -91,35 +91,15 @@ fn require_json(typed: Option<&str>) -> Result<(), ApiError> {
 /// unknown fields and wrong types are invalid, with their place.
 fn read<T: DeserializeOwned>(text: &str) -> Result<Body<T>, ApiError> {
     let value = read_strict(text).map_err(|fault| ApiError::new(ErrorCode::Malformed, fault.to_string()))?;
-    // A reader of fields also takes a list of their values; a body is an object.
-    if !value.is_object() {
-        let detail = "the body must be a JSON object";
-        return Err(ApiError::new(ErrorCode::InvalidRequest, detail).at("", "shape", detail));
-    }
     let fingerprint = Canonical::from_value(&value).hash();
-    Ok(Body { value: typed(value)?, fingerprint })
+    Ok(Body { value: typed(&value)?, fingerprint })
 }
 
-fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let pointer = pointer_of(error.path());
-        let inner = error.into_inner().to_string();
-        let shown = if pointer.is_empty() { inner.clone() } else { format!("`{pointer}`: {inner}") };
-        ApiError::new(ErrorCode::InvalidRequest, shown).at(pointer, "shape", inner)
+fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, ApiError> {
+    read_typed(value).map_err(|Misfit { pointer, detail }| {
+        let shown = if pointer.is_empty() { format!("the body: {detail}") } else { format!("`{pointer}`: {detail}") };
+        ApiError::new(ErrorCode::InvalidRequest, shown).at(pointer, "shape", detail)
     })
-}
-
-/// A serde path as a JSON pointer.
-fn pointer_of(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    path.iter()
-        .map(|segment| match segment {
-            Segment::Seq { index } => format!("/{index}"),
-            Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-            Segment::Enum { variant } => format!("/{variant}"),
-            Segment::Unknown => String::new(),
-        })
-        .collect()
 }
 
 /// The ids in a path. One that has no valid form names nothing: the same 404 as one that does not exist.

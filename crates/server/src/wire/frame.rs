@@ -2,13 +2,12 @@
 //! frame does (`channel`). The protocol in words stands in `docs/CHANNEL.md`, the schema in `schemas/channel.schema.json`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toolgate_core::json::read_strict;
+use toolgate_core::json::{Misfit, read_strict, read_typed};
 
 mod client;
 mod server;
@@ -116,17 +115,17 @@ impl ClientFrame {
         let Some(Value::String(kind)) = fields.remove("type") else { return Err(FrameFault::NoType) };
         let body = Value::Object(fields);
         match kind.as_str() {
-            "Hello" => read("Hello", body).map(Self::Hello),
+            "Hello" => read("Hello", &body).map(Self::Hello),
             "Request" => {
                 let fingerprint = client::fingerprint(&body);
-                read::<Request>("Request", body).map(|request| Self::Request(Request { fingerprint, ..request }))
+                read::<Request>("Request", &body).map(|request| Self::Request(Request { fingerprint, ..request }))
             }
-            "ToolOutcome" => read("ToolOutcome", body).map(Self::ToolOutcome),
-            "CallAck" => read("CallAck", body).map(Self::CallAck),
-            "CallProgress" => read("CallProgress", body).map(Self::CallProgress),
-            "Message" => read("Message", body).map(Self::Message),
-            "Approval" => read("Approval", body).map(Self::Approval),
-            "Cancel" => read("Cancel", body).map(Self::Cancel),
+            "ToolOutcome" => read("ToolOutcome", &body).map(Self::ToolOutcome),
+            "CallAck" => read("CallAck", &body).map(Self::CallAck),
+            "CallProgress" => read("CallProgress", &body).map(Self::CallProgress),
+            "Message" => read("Message", &body).map(Self::Message),
+            "Approval" => read("Approval", &body).map(Self::Approval),
+            "Cancel" => read("Cancel", &body).map(Self::Cancel),
             other => Err(FrameFault::UnknownType(other.chars().take(64).collect())),
         }
     }
@@ -156,19 +155,8 @@ impl ServerFrame {
     }
 }
 
-fn read<T: DeserializeOwned>(frame: &'static str, body: Value) -> Result<T, FrameFault> {
-    serde_path_to_error::deserialize(body).map_err(|error| {
-        let mut path = String::new();
-        for segment in error.path() {
-            // Writing to a string cannot fail.
-            let _ = match segment {
-                serde_path_to_error::Segment::Seq { index } => write!(path, "/{index}"),
-                serde_path_to_error::Segment::Map { key } => write!(path, "/{key}"),
-                serde_path_to_error::Segment::Enum { .. } | serde_path_to_error::Segment::Unknown => Ok(()),
-            };
-        }
-        FrameFault::Field { frame, path, detail: error.into_inner().to_string() }
-    })
+fn read<T: DeserializeOwned>(frame: &'static str, body: &Value) -> Result<T, FrameFault> {
+    read_typed(body).map_err(|Misfit { pointer, detail }| FrameFault::Field { frame, path: pointer, detail })
 }
 
 /// The JSON Schema of all frames, as it is checked in: keys in order, whatever other crates make of JSON maps.

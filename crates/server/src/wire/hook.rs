@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use toolgate_core::input::AdmissionVerdict;
-use toolgate_core::json::Json;
+use toolgate_core::json::{Json, read_typed};
 
 use super::RawJson;
 use super::event::{class_word, venue_word};
@@ -105,14 +105,9 @@ pub fn verdict(body: &[u8]) -> AdmissionVerdict {
         Ok(json) => json,
         Err(fault) => return failed(&short(&format!("the answer is no JSON: {fault}"))),
     };
-    let value = json.value();
-    // A reader of fields also takes a list of their values, and a word as a map; neither is an answer.
-    if !value.is_object() || !value.get("decision").is_some_and(serde_json::Value::is_string) {
-        return failed("the answer must be an object whose `decision` is a word");
-    }
-    let answer: AdmissionAnswer = match serde_json::from_value(value) {
+    let answer: AdmissionAnswer = match read_typed(&json.value()) {
         Ok(answer) => answer,
-        Err(error) => return failed(&short(&format!("the answer has another form: {error}"))),
+        Err(misfit) => return failed(&short(&format!("the answer has another form: {misfit}"))),
     };
     let reason = answer.reason.map(|reason| reason.chars().take(MAX_REASON).collect());
     match (answer.decision, answer.arguments) {
@@ -151,6 +146,7 @@ mod tests {
             br#"["allow"]"#,
             br#"["allow",null,null]"#,
             br#"{"decision":{"allow":null}}"#,
+            br#"{"decision":["allow"]}"#,
             br#"{"decision":"ALLOW"}"#,
             br#"{"decision":"allow","decision":"deny"}"#,
             br#"{"decision":"allow","allow":true}"#,

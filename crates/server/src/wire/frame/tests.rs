@@ -106,6 +106,49 @@ fn reader_and_schema_refuse_the_same() {
     }
 }
 
+/// The objects and texts of a frame below its fields' free JSON, with their pointers.
+fn places(value: &Value, pointer: &str, found: &mut Vec<(String, Value)>) {
+    let Value::Object(fields) = value else {
+        if let Value::Array(items) = value {
+            for (idx, item) in items.iter().enumerate() {
+                places(item, &format!("{pointer}/{idx}"), found);
+            }
+        }
+        return;
+    };
+    for (key, child) in fields.iter().filter(|(key, _)| !["result", "type"].contains(&key.as_str())) {
+        let at = format!("{pointer}/{key}");
+        if child.is_object() || child.is_string() {
+            found.push((at.clone(), child.clone()));
+        }
+        places(child, &at, found);
+    }
+}
+
+#[test]
+fn lists_are_no_objects_and_objects_no_words() {
+    let mut seen = 0;
+    for (_, text) in examples().into_iter().filter(|(from_client, _)| *from_client) {
+        let frame: Value = serde_json::from_str(&text).unwrap();
+        let mut found = Vec::new();
+        places(&frame, "", &mut found);
+        for (pointer, old) in found {
+            let other = match old {
+                Value::Object(fields) => fields.into_iter().map(|(_, value)| value).collect(),
+                old => serde_json::json!({ old.as_str().unwrap(): null }),
+            };
+            let mut changed = frame.clone();
+            *changed.pointer_mut(&pointer).unwrap() = other;
+            match ClientFrame::parse(&changed.to_string()) {
+                Err(FrameFault::Field { path, .. }) => assert_eq!(path, pointer, "{changed}"),
+                taken => panic!("{changed}: {taken:?}"),
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen} places");
+}
+
 #[test]
 fn what_no_schema_can_see_is_refused_too() {
     assert!(matches!(ClientFrame::parse("{"), Err(FrameFault::Json(_))));
