@@ -162,16 +162,38 @@ async fn an_edit_is_a_new_linked_call_with_the_approvers_arguments() {
     world.server.stop().await;
 }
 
+/// An approver's arguments must fit the contract like anybody's, and the approver hears of it at once.
 #[tokio::test]
-async fn an_edit_goes_through_the_pipeline_again() {
+async fn an_edit_that_does_not_fit_is_refused_and_the_approval_stays_open() {
     let world = World::start(vec![pay(r#"{"amount":1}"#), FakeModel::text("ok")]).await;
     let waiting = world.waiting().await;
+    let head = world.caller.session(&waiting.session).await["head_seq"].clone();
     let body = json!({"decision": "edit", "arguments": {"amount": 5000}});
+    let refused = waiting.decide(&world.caller, body).await.expect(422).json();
+    assert_eq!(refused["code"], "edit_invalid");
+    assert!(refused["detail"].as_str().unwrap().contains("`/amount`"), "{refused:#}");
+    assert_eq!(world.caller.session(&waiting.session).await["head_seq"], head, "nothing is recorded");
+    let body = json!({"decision": "edit", "arguments": {"amount": 2}});
     waiting.decide(&world.caller, body).await.expect(200);
     world.caller.until_ended(&waiting.session, 1).await;
-    assert!(world.paid().is_empty(), "an approver's arguments must fit the contract like anybody's");
+    assert_eq!(world.paid().len(), 1);
+    world.caller.verified(&waiting.session).await;
+    world.server.stop().await;
+}
+
+/// What the policies say of an approver's arguments is a decision like any other.
+#[tokio::test]
+async fn an_edit_goes_through_the_pipeline_again() {
+    let small = json!({"arguments": {"small": {"on": {"tools": ["pay"]}, "argument": "/amount", "max": 10}}});
+    let ruled = |bundle| with(bundle, "/policies", small.clone());
+    let world = World::start_on(Backend::Sqlite, vec![pay(r#"{"amount":1}"#), FakeModel::text("ok")], ruled).await;
+    let waiting = world.waiting().await;
+    let body = json!({"decision": "edit", "arguments": {"amount": 50}});
+    waiting.decide(&world.caller, body).await.expect(200);
+    world.caller.until_ended(&waiting.session, 1).await;
+    assert!(world.paid().is_empty(), "an approver's arguments pass the policies like anybody's");
     let decided = world.caller.events_of(&waiting.session, "call_decided").await;
-    assert_eq!((&decided[1]["decision"], &decided[1]["reason"]), (&json!("reject"), &json!("schema_invalid")));
+    assert_eq!((&decided[1]["decision"], &decided[1]["reason"]), (&json!("reject"), &json!("argument_rule")));
     world.caller.verified(&waiting.session).await;
     world.server.stop().await;
 }

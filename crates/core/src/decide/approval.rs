@@ -6,12 +6,14 @@ use sha2::{Digest, Sha256};
 
 use super::calls::Origin;
 use super::{Close, Draft, Reply, redact};
+use crate::bundle::find_identity_key;
 use crate::event::{ApprovalContent, ApprovalDecided, ApprovalVerb, CallEnd, EndCause, Event, GrantGiven};
 use crate::id::{CallId, SessionId, Sha256Digest, ToolId};
 use crate::input::{ApprovalAnswer, ApprovalDecision, GrantAsked};
 use crate::json::Json;
 use crate::output::NotExecuted;
 use crate::reason::{Refusal, RefusalCode, RejectReason};
+use crate::schema::describe;
 use crate::session::{Awaited, AwaitedApproval, Call, CallState, Pause};
 use crate::tool::Venue;
 
@@ -241,9 +243,7 @@ fn record(answer: &ApprovalAnswer, call: &CallId, verb: ApprovalVerb) -> Approva
 
 /// An edit closes the original and judges a new linked call; its author's approval is the edit itself.
 fn edit(draft: &mut Draft<'_>, answer: &ApprovalAnswer, call: &Call, args: &Json) -> Result<(), Refusal> {
-    if !args.value().is_object() {
-        return Err(Refusal::new(RefusalCode::EditInvalid, "the edited arguments must be a JSON object"));
-    }
+    fits(draft, call, args)?;
     let Some(new_id) = draft.next_call() else {
         return Err(Refusal::new(RefusalCode::NoActiveRun, "no run is under way"));
     };
@@ -257,6 +257,26 @@ fn edit(draft: &mut Draft<'_>, answer: &ApprovalAnswer, call: &Call, args: &Json
     draft.end_call(&call.id, close);
     draft.judge_again(call, args, Origin::Edited { from: &call.id, by: &answer.by });
     Ok(())
+}
+
+/// An approver hears at once of arguments that do not match the schema: the approval stays open for better ones. Whatever
+/// else speaks against them is a decision, and is recorded.
+fn fits(draft: &Draft<'_>, call: &Call, args: &Json) -> Result<(), Refusal> {
+    let refuse = |detail: String| Err(Refusal::new(RefusalCode::EditInvalid, detail));
+    let value = args.value();
+    if !value.is_object() {
+        return refuse("the edited arguments must be a JSON object".to_owned());
+    }
+    // A forged identity is recorded, whatever the schema says of it.
+    if find_identity_key(draft.bundle, &value).is_some() {
+        return Ok(());
+    }
+    let tool = ToolId::new(call.tool_text.as_str()).ok().and_then(|id| draft.bundle.tool(&id));
+    let mismatches = tool.map(|tool| tool.parameters.mismatches(&value, !tool.def.redact.is_empty()));
+    match mismatches.filter(|mismatches| !mismatches.is_empty()) {
+        Some(mismatches) => refuse(describe(&mismatches)),
+        None => Ok(()),
+    }
 }
 
 impl Draft<'_> {
