@@ -92,7 +92,7 @@ pub struct Explanation {
 pub struct Asked {
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// The tool, if it exists.
+    /// The tool, if it exists; absent too where unreadable arguments kept everybody from looking for it.
     pub tool: Option<ToolId>,
     /// Hash of its contract.
     pub tool_version: Option<Sha256Digest>,

@@ -141,5 +141,23 @@ fn one_call_is_decided_and_explained() {
     assert!(text.contains("\ndecision: allow, ") && text.contains("\ncause: every layer let it pass\n"), "{text}");
     let (code, text) = policy(&["try", &bundle, "--profile", "nobody", "--tool", "t"]);
     assert!(code == Some(1) && text.contains("unknown_profile"), "{text}");
+    for (args, why) in [
+        ("{\"document_id\":\n  'doc_1'}", "keys and strings need double quotes at line 2 column 3\n"),
+        (
+            "{\"document_id\":",
+            "not valid JSON: the text ends inside the value (EOF while parsing a value) at line 1 column 15\n",
+        ),
+        ("{\"a\":1,\"a\":2}", " at line 1 column 10\n"),
+        ("[1]", "are no JSON object\n"),
+    ] {
+        let (code, text) =
+            policy(&["try", &bundle, "--profile", "agent", "--tool", "classify_document", "--args", args]);
+        assert!(code == Some(0) && text.contains("\ndecision: reject malformed"), "{text}");
+        assert!(text.contains("\ntool: `classify_document`, which was not looked for\n"), "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix("change: the arguments ")).unwrap();
+        assert!(format!("{line}\n").ends_with(why), "{line}");
+    }
+    let (_, text) = policy(&["try", &bundle, "--profile", "agent", "--tool", "nothing"]);
+    assert!(text.contains("\ntool: `nothing`, which does not exist\narguments: {}\n"), "{text}");
     assert!(!Path::new(&bundle).with_extension("xml").exists());
 }

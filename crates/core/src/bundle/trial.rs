@@ -323,7 +323,7 @@ fn ballot(call: &TrialCall) -> Ballot {
     let args = match Json::parse(&call.args) {
         Ok(args) if args.as_str().starts_with('{') => ProposedArgs::Readable(args),
         Ok(_) => malformed(MalformedReason::NotAnObject, "the arguments are no JSON object".to_owned()),
-        Err(fault) => malformed(MalformedReason::Syntax, fault.to_string()),
+        Err(fault) => malformed(MalformedReason::Syntax, format!("the arguments cannot be read: {fault}")),
     };
     let call = ProposedCall { tool: call.tool.clone(), provider_id: None, raw_args: call.args.clone(), args };
     Ballot {

@@ -6,6 +6,7 @@ use toolgate_policy::shown::shown;
 use super::{Answer, Explanation, RefusedReport};
 use crate::event::{ConsensusResult, FindingRecord, LedgerAnswer, PolicyRecord};
 use crate::input::Reporter;
+use crate::pipeline::Layer;
 use crate::profile::ControlMode;
 use crate::time::Timestamp;
 use crate::tool::{ToolClass, Venue};
@@ -72,6 +73,10 @@ impl Lines {
                 let class = asked.class.map_or("-", class_word);
                 let tags = listed(&asked.tags);
                 self.line("tool", &format!("{tool} version {version} venue {venue} class {class} tags {tags}"));
+            }
+            // Arguments that cannot be read are refused before anybody looks for the tool.
+            _ if e.decided.layer == Layer::Form => {
+                self.line("tool", &format!("`{}`, which was not looked for", asked.name));
             }
             _ => self.line("tool", &format!("`{}`, which does not exist", asked.name)),
         }
