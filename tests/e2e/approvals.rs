@@ -95,7 +95,7 @@ async fn approved(backend: Backend) {
     assert_eq!(session["run"]["ending"], "done");
     assert_eq!(world.paid(), [r#"{"amount":100,"note":"rent"}"#], "the very bytes that were shown");
     let view = waiting.view(&approver).await;
-    assert_eq!((&view["status"], &view["allowed_decisions"]), (&json!("approved"), &json!(["revoke"])));
+    assert_eq!((&view["status"], &view["allowed_decisions"]), (&json!("approved"), &json!([])));
     let decided = world.caller.events_of(&waiting.session, "approval_decided").await;
     assert_eq!((&decided[0]["by"], &decided[0]["digest"]), (&json!("grace"), &json!(waiting.digest)));
     world.caller.verified(&waiting.session).await;

@@ -32,7 +32,7 @@ mod stop;
 mod termination;
 mod tick;
 
-pub use approval::approval_digest;
+pub use approval::{approval_digest, revocable};
 
 /// Times a `read` or `idempotent` call is sent at most.
 pub const MAX_ATTEMPTS: u32 = 5;

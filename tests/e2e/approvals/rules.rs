@@ -104,7 +104,8 @@ async fn leave_for_the_session(backend: Backend) {
     let waiting = world.waiting().await;
     let refused = waiting.decide(&grace, json!({"decision": "approve", "grant": {"open": ["payee"]}})).await;
     assert_eq!(refused.code(), "grant_invalid");
-    waiting.decide(&grace, json!({"decision": "approve", "grant": {"open": ["note"]}})).await.expect(200);
+    let given = waiting.decide(&grace, json!({"decision": "approve", "grant": {"open": ["note"]}})).await.expect(200);
+    assert_eq!(given.json()["allowed_decisions"], json!(["revoke"]));
     // Another note is covered; another amount is not.
     let other = next(&world, &waiting.session, &waiting.id).await;
     assert_eq!(world.paid(), [r#"{"amount":1,"note":"a"}"#, r#"{"amount":1,"note":"b"}"#]);
@@ -124,7 +125,9 @@ async fn leave_for_the_session(backend: Backend) {
     let granted: Vec<&Value> = decided.iter().map(|event| &event["granted_by"]).collect();
     assert_eq!(granted, [&Value::Null, &json!(waiting.id), &Value::Null, &json!(waiting.id)]);
     // Taken back, it covers nothing more.
-    waiting.decide(&grace, json!({"decision": "revoke"})).await.expect(200);
+    assert_eq!(waiting.view(&caller).await["allowed_decisions"], json!(["revoke"]), "sent, and more is covered");
+    let back = waiting.decide(&grace, json!({"decision": "revoke"})).await.expect(200).json();
+    assert_eq!((&back["status"], &back["allowed_decisions"]), (&json!("approved"), &json!([])));
     caller.post(&messages, &json!({"text": "more"})).await;
     caller.until(&waiting.session, "an approval", |session| session["status"] == "waiting_approval").await;
     assert_eq!(world.paid().len(), 3);
@@ -155,8 +158,11 @@ async fn an_approval_can_be_taken_back_while_nothing_was_sent_on_it() {
         "approval_not_revocable",
         "nothing was approved yet"
     );
-    waiting.decide(&world.caller, json!({"decision": "approve"})).await.expect(200);
+    let given = waiting.decide(&world.caller, json!({"decision": "approve"})).await.expect(200);
+    assert_eq!(given.json()["allowed_decisions"], json!(["revoke"]));
     assert_eq!(waiting.view(&world.caller).await["allowed_decisions"], json!(["revoke"]));
+    let list = world.caller.get("/v1/approvals").await.json();
+    assert_eq!(list["items"][0]["allowed_decisions"], json!([]), "a list loads no sessions");
     waiting.decide(&world.caller, json!({"decision": "revoke"})).await.expect(200);
     waiting.decide(&world.caller, json!({"decision": "revoke"})).await.expect(200);
     let ended = world.caller.until_events(&waiting.session, "call_ended", 1).await;
@@ -168,6 +174,7 @@ async fn an_approval_can_be_taken_back_while_nothing_was_sent_on_it() {
     assert!(world.paid().is_empty());
     second.decide(&world.caller, json!({"decision": "approve"})).await.expect(200);
     world.caller.until_ended(&waiting.session, 1).await;
+    assert_eq!(second.view(&world.caller).await["allowed_decisions"], json!([]));
     let late = second.decide(&world.caller, json!({"decision": "revoke"})).await;
     assert_eq!((late.status.as_u16(), late.code().as_str()), (409, "approval_not_revocable"));
     assert_eq!(world.paid(), [r#"{"amount":2}"#]);

@@ -20,6 +20,8 @@ use crate::tool::Venue;
 mod pause;
 mod revoke;
 
+pub use revoke::revocable;
+
 /// How long a grant holds where nobody says: a day, in milliseconds.
 const GRANT_MS: u64 = 24 * 60 * 60 * 1_000;
 

@@ -102,7 +102,7 @@ pub async fn get_approval(
         snapshot.state.call(&row.call).filter(|call| matches!(call.state, CallState::Waiting(Awaited::Approval(_))));
     // Whoever decides must see every byte; everybody else sees what the log shows.
     let full = waiting.filter(|_| caller.scopes.contains(&Scope::ApprovalsWrite)).and_then(|call| call.args.as_ref());
-    Ok(Json(ApprovalView::of(&row, &body, &snapshot.bundle, full)))
+    Ok(Json(ApprovalView::of(&row, &body, &snapshot, full)))
 }
 
 /// Decide an approval
@@ -132,7 +132,8 @@ pub async fn decide_approval(
         move |ticket: Ticket| async move {
             let answer = ApprovalAnswer { approval: id, by: caller.actor.clone(), digest, bundle, decision };
             let row = decide(&app, &caller, answer, &ticket).await?;
-            Ok(Answer::new(StatusCode::OK, &DecisionView::of(&row)))
+            let snapshot = app.sessions().snapshot(&caller.tenant, row.session).await?;
+            Ok(Answer::new(StatusCode::OK, &DecisionView::of(&row, &snapshot.state)))
         }
     };
     once(&app, &caller, DECIDE, &headers, fingerprint, work).await

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolgate_core::bundle::Bundle;
 use toolgate_core::event::ApprovalVerb;
 use toolgate_core::id::Sha256Digest;
 use toolgate_core::input::{ApprovalDecision, GrantAsked};
 use toolgate_core::json::Json;
+use toolgate_core::revocable;
+use toolgate_core::session::Session;
 use toolgate_store::{ApprovalBody, ApprovalRow, ApprovalStatus};
 use utoipa::ToSchema;
 
 use super::event::venue_word;
 use super::{RawJson, time_text};
 use crate::error::ApiError;
+use crate::sessions::Snapshot;
 
 /// Characters of an approver's message, at most.
 const MAX_MESSAGE: usize = 2_000;
@@ -38,7 +40,8 @@ pub struct ApprovalSummary {
     pub settled_at: Option<String>,
     /// Who settled it.
     pub settled_by: Option<String>,
-    /// What may be decided now: `approve`, `deny` and `edit` while it is pending, `revoke` once it is approved.
+    /// What may be decided now: `approve`, `deny` and `edit` while it is pending, `revoke` as long as an approved call is
+    /// not sent yet, or further calls are covered. Lists leave `revoke` out; ask for the approval.
     pub allowed_decisions: &'static [&'static str],
 }
 
@@ -55,15 +58,27 @@ impl From<&ApprovalRow> for ApprovalSummary {
             settled_by: row.settled_by.as_ref().map(ToString::to_string),
             allowed_decisions: match row.status {
                 ApprovalStatus::Pending => &["approve", "deny", "edit"],
-                // As far as nothing was sent on it, or it covers further calls.
-                ApprovalStatus::Approved => &["revoke"],
-                ApprovalStatus::Revoked
+                // Whether it can be taken back stands in the session, which is not loaded for each row of a list.
+                ApprovalStatus::Approved
+                | ApprovalStatus::Revoked
                 | ApprovalStatus::Denied
                 | ApprovalStatus::Edited
                 | ApprovalStatus::Expired
                 | ApprovalStatus::Cancelled => &[],
             },
         }
+    }
+}
+
+impl ApprovalSummary {
+    /// An approval and whether it can be taken back, from its session as it stands.
+    #[must_use]
+    pub fn of(row: &ApprovalRow, session: &Session) -> Self {
+        let summary = Self::from(row);
+        if row.status == ApprovalStatus::Approved && revocable(session, &row.id) {
+            return Self { allowed_decisions: &["revoke"], ..summary };
+        }
+        summary
     }
 }
 
@@ -119,11 +134,11 @@ const COVERS: &str = "exactly these arguments; not the content of files or addre
 impl ApprovalView {
     /// The approval with its content. `full` are the arguments as long as the session still holds them.
     #[must_use]
-    pub fn of(row: &ApprovalRow, body: &ApprovalBody, bundle: &Bundle, full: Option<&Json>) -> Self {
+    pub fn of(row: &ApprovalRow, body: &ApprovalBody, snapshot: &Snapshot, full: Option<&Json>) -> Self {
         let args = full.unwrap_or(&body.args);
-        let tool = bundle.tool(&body.tool);
+        let tool = snapshot.bundle.tool(&body.tool);
         Self {
-            summary: row.into(),
+            summary: ApprovalSummary::of(row, &snapshot.state),
             run: body.run,
             step: body.step,
             tool: body.tool.to_string(),
@@ -158,7 +173,7 @@ pub struct DecisionView {
 impl DecisionView {
     /// The recorded answer of a settled approval.
     #[must_use]
-    pub fn of(row: &ApprovalRow) -> Self {
+    pub fn of(row: &ApprovalRow, session: &Session) -> Self {
         let decision = match row.status {
             ApprovalStatus::Approved => Some("approve"),
             ApprovalStatus::Denied => Some("deny"),
@@ -166,7 +181,7 @@ impl DecisionView {
             ApprovalStatus::Revoked => Some("revoke"),
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Cancelled => None,
         };
-        Self { summary: row.into(), decision }
+        Self { summary: ApprovalSummary::of(row, session), decision }
     }
 }
 

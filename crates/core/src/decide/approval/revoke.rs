@@ -3,11 +3,11 @@
 use super::record;
 use crate::decide::{Close, Draft, Reply};
 use crate::event::{ApprovalVerb, EndCause, Event};
-use crate::id::CallId;
+use crate::id::{ApprovalId, CallId};
 use crate::input::ApprovalAnswer;
 use crate::output::NotExecuted;
 use crate::reason::{Refusal, RefusalCode, RejectReason};
-use crate::session::{Awaited, Call, CallState, GivenAnswer};
+use crate::session::{Awaited, Call, CallState, Session};
 
 pub(super) fn revoke(draft: &mut Draft<'_>, answer: &ApprovalAnswer) -> Result<Reply, Refusal> {
     let mut given = draft.session.answers.iter().filter(|given| given.approval == answer.approval);
@@ -15,12 +15,11 @@ pub(super) fn revoke(draft: &mut Draft<'_>, answer: &ApprovalAnswer) -> Result<R
         return Ok(Reply::Already { seq: earlier.seq });
     }
     let approved = given.find(|given| given.verb == ApprovalVerb::Approve && given.settled).cloned();
-    let unsent = approved.as_ref().and_then(|given| unsent_call(draft, given));
-    let grant = draft.session.grants.iter().find(|grant| grant.approval == answer.approval);
-    let known = approved.as_ref().map(|given| (given.call.clone(), given.digest));
-    let call: CallId = match (&unsent, grant, known) {
+    let standing = Standing::of(&draft.session, &answer.approval);
+    let unsent = standing.unsent.cloned();
+    let call: CallId = match (&unsent, standing.granted, &approved) {
         (Some(call), _, _) => call.id.clone(),
-        (None, Some(grant), _) => grant.call.clone(),
+        (None, Some(call), _) => call.clone(),
         (None, None, Some(_)) => {
             let detail = "the call was sent on it, or is over; it cannot be taken back";
             return Err(Refusal::new(RefusalCode::ApprovalNotRevocable, detail));
@@ -42,9 +41,30 @@ pub(super) fn revoke(draft: &mut Draft<'_>, answer: &ApprovalAnswer) -> Result<R
     Ok(Reply::Accepted)
 }
 
-/// The approved call, if nothing was sent on it.
-fn unsent_call(draft: &Draft<'_>, given: &GivenAnswer) -> Option<Call> {
-    let call = draft.session.call(&given.call)?;
-    let unsent = matches!(call.state, CallState::Queued | CallState::Waiting(Awaited::Reservation));
-    unsent.then(|| call.clone())
+/// Whether an approval can be taken back: its call is not sent yet, or it covers further calls.
+#[must_use]
+pub fn revocable(session: &Session, approval: &ApprovalId) -> bool {
+    let standing = Standing::of(session, approval);
+    !session.closed && (standing.unsent.is_some() || standing.granted.is_some())
+}
+
+/// What still stands on an approval.
+struct Standing<'a> {
+    /// The approved call, if nothing was sent on it.
+    unsent: Option<&'a Call>,
+    /// The call on which leave for further ones was given.
+    granted: Option<&'a CallId>,
+}
+
+impl<'a> Standing<'a> {
+    fn of(session: &'a Session, approval: &ApprovalId) -> Self {
+        let approved = session
+            .answers
+            .iter()
+            .find(|given| given.approval == *approval && given.verb == ApprovalVerb::Approve && given.settled);
+        let call = approved.and_then(|given| session.call(&given.call));
+        let unsent = |call: &&Call| matches!(call.state, CallState::Queued | CallState::Waiting(Awaited::Reservation));
+        let granted = session.grants.iter().find(|grant| grant.approval == *approval);
+        Self { unsent: call.filter(unsent), granted: granted.map(|grant| &grant.call) }
+    }
 }
