@@ -20,6 +20,7 @@ pub use argv::{ArgvForm, ExecutableForm};
 pub(crate) use compile::ArgumentCheck;
 pub(crate) use lint::lint;
 pub use path::PathForm;
+pub(crate) use value::PatternBudget;
 
 /// A rule on an argument.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::value::PatternBudget;
 use super::{ArgumentRule, argv, path, url, value};
 use crate::exact;
 use crate::fault::Faults;
@@ -33,6 +34,7 @@ impl ArgumentCheck {
         id: &RuleId,
         rule: &ArgumentRule,
         registry: Registry<'_>,
+        budget: &mut PatternBudget,
         faults: &mut Faults,
     ) -> Option<Self> {
         let at = at("arguments", id);
@@ -46,7 +48,7 @@ impl ArgumentCheck {
         }
         let mut pattern = |text: Option<&String>, key: &str, whole: bool| {
             text.and_then(|text| {
-                value::Pattern::new(text, whole)
+                value::Pattern::new(text, whole, budget)
                     .map_err(|detail| faults.add(format!("{at}/{key}"), "pattern", detail))
                     .ok()
             })

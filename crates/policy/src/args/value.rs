@@ -10,12 +10,23 @@ use unicode_normalization::UnicodeNormalization;
 use super::Miss;
 use crate::exact;
 
-/// Bytes of text beyond which a pattern is not tried.
+/// Bytes of text beyond which no pattern is tried.
 const MAX_TEXT: usize = 65_536;
+/// Bytes of a compiled pattern times bytes of the text it is tried on: what one trial may cost at worst. A large pattern is
+/// tried on short texts only.
+const MAX_WORK: usize = 128 * 1024 * 1024;
 /// Characters of a pattern.
 const MAX_PATTERN: usize = 1_024;
-/// Bytes of a compiled pattern, and of its cache while it runs.
+/// Bytes of a compiled pattern.
 const MAX_PROGRAM: usize = 256 * 1024;
+/// Sizes of compiled patterns are told apart down to this one.
+const MIN_PROGRAM: usize = 1_024;
+/// Bytes of the cache of a pattern while it runs, for each byte of it; at least and at most the numbers below.
+const CACHE: usize = 8;
+const MIN_CACHE: usize = 32 * 1024;
+const MAX_CACHE: usize = 256 * 1024;
+/// Bytes of all compiled patterns of a policy section.
+const MAX_PROGRAMS: usize = 1024 * 1024;
 
 /// Whether a value equals one of a list, none of a list.
 pub(super) fn one_of(wanted: &[Value], value: &Value) -> Result<(), Miss> {
@@ -97,32 +108,68 @@ pub(super) fn length(min: Option<u64>, max: Option<u64>, value: &Value) -> Resul
     Ok(())
 }
 
+/// What is left for the patterns of a policy section: they are compiled at every load, kept in memory, and tried on what a
+/// model wrote, so that all of them together must stay small.
+#[derive(Debug)]
+pub(crate) struct PatternBudget {
+    left: usize,
+}
+
+impl Default for PatternBudget {
+    fn default() -> Self {
+        Self { left: MAX_PROGRAMS }
+    }
+}
+
+impl PatternBudget {
+    fn take(&mut self, size: usize) -> Result<(), String> {
+        match self.left.checked_sub(size) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(spent())
+            }
+        }
+    }
+}
+
+fn spent() -> String {
+    format!("all patterns together compile to more than {MAX_PROGRAMS} bytes; use fewer or smaller ones")
+}
+
 /// A pattern with its text.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     source: String,
     regex: Regex,
+    /// Bytes of text that it may be tried on.
+    max_text: usize,
 }
 
 impl Pattern {
     /// Compiles a pattern; `whole` makes it match from the first to the last character.
-    pub(super) fn new(source: &str, whole: bool) -> Result<Self, String> {
+    pub(super) fn new(source: &str, whole: bool, budget: &mut PatternBudget) -> Result<Self, String> {
         if source.chars().count() > MAX_PATTERN {
             return Err(format!("a pattern has at most {MAX_PATTERN} characters"));
         }
-        let build = |text: &str| {
-            RegexBuilder::new(text).size_limit(MAX_PROGRAM).dfa_size_limit(MAX_PROGRAM).nest_limit(32).build()
-        };
+        // Nothing more is compiled once the budget is gone: refusing must be cheap too.
+        if budget.left == 0 {
+            return Err(spent());
+        }
         // First as it is, so that a stray bracket cannot close the group that is put around it.
-        let bare = build(source).map_err(|error| refusal(&error))?;
-        let regex = if whole { build(&format!(r"\A(?:{source})\z")).map_err(|error| refusal(&error))? } else { bare };
-        Ok(Self { source: source.to_owned(), regex })
+        let bare = smallest(source)?;
+        let (regex, size) = if whole { smallest(&format!(r"\A(?:{source})\z"))? } else { bare };
+        budget.take(size)?;
+        Ok(Self { source: source.to_owned(), regex, max_text: MAX_TEXT.min(MAX_WORK / size) })
     }
 
     fn text<'v>(&self, value: &'v Value) -> Result<&'v str, Miss> {
         let Value::String(text) = value else { return Err(Miss::Unreadable("must be a text".to_owned())) };
-        if text.len() > MAX_TEXT {
-            return Err(Miss::Unreadable(format!("must have at most {MAX_TEXT} bytes")));
+        if text.len() > self.max_text {
+            return Err(Miss::Unreadable(format!("must have at most {} bytes for its pattern", self.max_text)));
         }
         Ok(text)
     }
@@ -139,6 +186,19 @@ impl Pattern {
             return Ok(());
         }
         Err(Miss::Fails(format!("must not match `{}`", self.source)))
+    }
+}
+
+/// The pattern within the smallest size that holds it, and that size.
+fn smallest(source: &str) -> Result<(Regex, usize), String> {
+    let mut size = MIN_PROGRAM;
+    loop {
+        let cache = (size * CACHE).clamp(MIN_CACHE, MAX_CACHE);
+        match RegexBuilder::new(source).size_limit(size).dfa_size_limit(cache).nest_limit(32).build() {
+            Ok(regex) => return Ok((regex, size)),
+            Err(regex::Error::CompiledTooBig(_)) if size < MAX_PROGRAM => size *= 2,
+            Err(error) => return Err(refusal(&error)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Policy, examples};
-use crate::args::{self, ArgumentCheck};
+use crate::args::{self, ArgumentCheck, PatternBudget};
 use crate::cedar::Cedar;
 use crate::derive;
 use crate::facts::ToolFacts;
@@ -29,8 +29,12 @@ pub(super) fn compile(
     whole(form, &mut faults);
     let derived = tools.values().map(|tool| (tool.id.clone(), derive::compile(tool, &mut faults))).collect();
     let lists = form.lists.iter().map(|(id, rule)| list(id, rule, registry, &mut faults)).collect();
-    let arguments =
-        form.arguments.iter().filter_map(|(id, r)| ArgumentCheck::compile(id, r, registry, &mut faults)).collect();
+    let mut patterns = PatternBudget::default();
+    let arguments = form
+        .arguments
+        .iter()
+        .filter_map(|(id, r)| ArgumentCheck::compile(id, r, registry, &mut patterns, &mut faults))
+        .collect();
     let sequences =
         form.sequences.iter().filter_map(|(id, r)| SequenceCheck::compile(id, r, registry, &mut faults)).collect();
     let rates = form.rates.iter().map(|(id, rule)| RateCheck::compile(id, rule, registry, &mut faults)).collect();

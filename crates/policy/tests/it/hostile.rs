@@ -1,6 +1,7 @@
 //! Hostile policies and calls: whatever is written, compiling and judging end soon and never take the process down. The
 //! bounds on time are wide; they tell linear from worse.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -80,6 +81,44 @@ fn wild_patterns_over_long_texts_are_linear() {
         assert!(started.elapsed() < Duration::from_secs(5), "{pattern}: {:?}", started.elapsed());
         assert!(!judgement.findings.is_empty());
     }
+}
+
+/// Many patterns, each within its own bound: together they are refused, before all of them are compiled.
+#[test]
+fn many_large_patterns_are_refused_together_and_at_once() {
+    let rules: BTreeMap<String, Value> = (0..999)
+        .map(|n| {
+            let rule = json!({"on": {"tools": ["search"]}, "argument": "/query", "regex": "(?:\\w{4}|.*)",
+                "not_regex": "\\w{4}~~"});
+            (format!("r{n}"), rule)
+        })
+        .collect();
+    let started = Instant::now();
+    let faults = compile(&json!({"arguments": rules})).unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(faults.iter().any(|fault| fault.detail.contains("all patterns together")), "{faults:#?}");
+}
+
+/// What one pattern may cost is bounded by its size times the length of the text: a large one takes short texts only.
+#[test]
+fn a_large_pattern_is_tried_on_short_texts_only() {
+    let rules: BTreeMap<String, Value> = (0..20)
+        .map(|n| {
+            let rule =
+                json!({"on": {"tools": ["search"]}, "argument": "/query", "not_regex": "(?s)(a|b)*a(a|b){200}c"});
+            (format!("r{n}"), rule)
+        })
+        .collect();
+    let policy = policy(&json!({"arguments": rules}));
+    let text: String =
+        (0..64_000_u32).map(|n| if n.wrapping_mul(2_654_435_761) & 0x800 == 0 { 'a' } else { 'b' }).collect();
+    let started = Instant::now();
+    let judgement = judge(&policy, "search", &json!({"query": text}));
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert_eq!(said(&judgement), "deny argument_wrong_kind");
+    let detail = judgement.first.unwrap().detail;
+    assert!(detail.contains("bytes for its pattern"), "{detail}");
+    assert_eq!(said(&judge(&policy, "search", &json!({"query": many("ab", 400)}))), "allow");
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub async fn put_bundle(
 ) -> Result<Response, ApiError> {
     let caller = auth.with(Scope::RegistryWrite)?;
     let expected = expected(&headers)?;
-    let bundle = load(text).await?;
+    let bundle = load(&app, text).await?;
     let now = app.clock().now();
     let row = BundleRow {
         digest: bundle.digest(),
@@ -78,12 +78,8 @@ pub async fn put_bundle(
     Ok(response)
 }
 
-/// Schemas are compiled here, which may take a while: not on the threads that serve everybody.
-async fn load(text: String) -> Result<Bundle, ApiError> {
-    let loaded = tokio::task::spawn_blocking(move || Bundle::load(&text)).await;
-    let loaded =
-        loaded.map_err(|error| ApiError::new(ErrorCode::Internal, "the operator has been told").because(error))?;
-    loaded.map_err(ApiError::from)
+async fn load(app: &App, text: String) -> Result<Bundle, ApiError> {
+    app.sessions().deps().bundles.compile(text).await?.map_err(ApiError::from)
 }
 
 /// The version that the write replaces, if the condition holds.

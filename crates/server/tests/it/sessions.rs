@@ -307,3 +307,27 @@ fn a_verification_leaves_the_servers_threads_to_others() {
         assert!(verifying.await.unwrap().fault.is_none());
     });
 }
+
+/// All who ask for a bundle that nobody has compiled yet wait for one compilation, and get the same.
+#[tokio::test]
+async fn a_bundle_is_compiled_once_for_all_who_ask() {
+    let store = Arc::new(MemoryStore::new());
+    let tenant = TenantId::new("acme").unwrap();
+    let source = toolgate_core::bundle::Bundle::load(&bundle().to_string()).unwrap();
+    let row = BundleRow {
+        digest: source.digest(),
+        body: source.source().as_str().as_bytes().to_vec(),
+        created_by: ActorId::new("ops").unwrap(),
+        created_at: SystemClock.now(),
+    };
+    store.bundle_put(&tenant, &row).await.unwrap();
+    let bundles = Bundles::default();
+    let asked = (0..8).map(|_| bundles.get(&*store, &tenant, row.digest));
+    let found: Vec<_> = futures_util::future::join_all(asked).await.into_iter().map(Result::unwrap).collect();
+    assert!(found.iter().all(|one| Arc::ptr_eq(one, &found[0])));
+    // What is not there is asked for anew each time, and found once it is.
+    let other = TenantId::new("other").unwrap();
+    assert!(bundles.get(&*store, &other, row.digest).await.is_err());
+    store.bundle_put(&other, &row).await.unwrap();
+    assert_eq!(bundles.get(&*store, &other, row.digest).await.unwrap().digest(), row.digest);
+}
