@@ -2,7 +2,7 @@
 //! (`schemas`), what a loaded bundle decides (scripts).
 
 use serde_json::{Value, json};
-use toolgate_core::bundle::{BUILTINS, Bundle};
+use toolgate_core::bundle::{BUILTINS, Bundle, BundleFault};
 use toolgate_core::id::ProfileName;
 use toolgate_core::profile::OnReject;
 
@@ -40,14 +40,13 @@ fn patched(patch: &Value) -> Result<Bundle, Vec<(String, &'static str)>> {
     })
 }
 
-#[test]
-fn each_rule_is_refused_with_its_place() {
-    assert!(patched(&json!({})).is_ok());
+/// Patches of the small bundle, each with the place and the rule of the fault it must give.
+fn cases() -> Vec<(Value, &'static str, &'static str)> {
     let profile = |patch: Value| json!({"profiles": {"p": patch}});
     let tool = |patch: Value| json!({"tools": {"t": patch}});
     let model = |patch: Value| json!({"models": {"m": patch}});
     let harness = |patch: Value| json!({"profiles": {"p": {"harness": patch}}});
-    let cases: Vec<(Value, &str, &str)> = vec![
+    vec![
         (json!({"version": 2}), "/version", "version"),
         (json!({"profiles": {"p": null}}), "/profiles", "profile_exists"),
         (json!({"default_model": "none"}), "/default_model", "model_exists"),
@@ -226,8 +225,23 @@ fn each_rule_is_refused_with_its_place() {
         (profile(json!({"on_reject": {"unknown_reason": "end"}})), "/profiles/p/on_reject", "shape"),
         (json!({"profiles": {"Not A Name": []}}), "/profiles", "shape"),
         (json!({"tools": {"Tool": {}}}), "/tools", "shape"),
-    ];
-    for (patch, path, rule) in cases {
+    ]
+}
+
+/// Every fault of the table, for whoever asks which checks it reaches.
+pub(crate) fn faults() -> Vec<BundleFault> {
+    let load = |(patch, _, _): (Value, _, _)| {
+        let mut form = base();
+        merge(&mut form, &patch);
+        Bundle::load(&form.to_string()).err().unwrap_or_default()
+    };
+    cases().into_iter().flat_map(load).collect()
+}
+
+#[test]
+fn each_rule_is_refused_with_its_place() {
+    assert!(patched(&json!({})).is_ok());
+    for (patch, path, rule) in cases() {
         let faults = patched(&patch).err().unwrap_or_else(|| panic!("{patch} loads"));
         assert!(
             faults.iter().any(|(at, by)| *by == rule && (at == path || rule == "shape" && at.starts_with(path))),

@@ -11,6 +11,7 @@
 
 mod architecture;
 mod bundles;
+mod faults;
 mod field_cases;
 mod generate;
 mod invariants;
