@@ -58,10 +58,11 @@ pub enum OriginKind {
     /// A URL, or a bare `host/path`: compared by the URL standard's own form with whole URLs of the text. Host and scheme
     /// without case, all else letter for letter; the scheme only where both have one.
     Url,
-    /// The host of a URL or a bare host: compared with the hosts of URLs and bare hosts in the text.
+    /// The host of a URL or a bare host: compared with the hosts of URLs and bare hosts in the text, where an address
+    /// counts only if it is spelled in full (`2.0.0.5`, not `2.5`).
     Host,
     /// A number, or a text that is one: compared by value (`98.70` is `98.7`, `1,000` is `1000`) with whole numbers of
-    /// the text, after NFKC; digits of dates, versions and words are none.
+    /// the text; digits of dates, versions, words and numbers grouped by spaces or apostrophes are none.
     Number,
     /// An identifier: letter for letter, case included, compared with whole words (up to white space, quotes, brackets
     /// and any of `,;|=`, without `.:!?` at the ends). An integer is looked for by its digits.

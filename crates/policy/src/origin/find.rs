@@ -1,7 +1,8 @@
 //! Finding a value in a text or equal to a value, by its kind. What is not here: cutting texts (`token`).
 
+use std::net::IpAddr;
+
 use serde_json::Value;
-use unicode_normalization::UnicodeNormalization;
 use url::Url;
 
 use super::OriginKind;
@@ -45,7 +46,7 @@ impl Needle {
             OriginKind::Text => Some(fold(text)).filter(|folded| !folded.is_empty()).map(Self::Text),
             OriginKind::Email => Some(fold(text)).filter(|folded| is_email(folded)).map(Self::Email),
             OriginKind::Url => address(text).map(Self::Url),
-            OriginKind::Host => host(text).map(Self::Host),
+            OriginKind::Host => host(text).map(|(name, _)| Self::Host(name)),
             OriginKind::Number => Decimal::parse(text.trim()).map(Self::Number),
             // One whole word, or it could not be found as one.
             OriginKind::Id => (ids(text).next() == Some(text)).then(|| Self::Id(text.to_owned())),
@@ -58,9 +59,8 @@ impl Needle {
             Self::Text(needle) => stands_in(&fold(text), needle),
             Self::Email(needle) => emails(&fold(text)).any(|word| word == needle),
             Self::Url(needle) => links(text).any(|word| address(word).is_some_and(|found| found.fits(needle))),
-            Self::Host(needle) => links(text).any(|word| host(word).is_some_and(|found| found == *needle)),
-            Self::Number(needle) if text.is_ascii() => numbers(text).contains(needle),
-            Self::Number(needle) => numbers(&text.nfkc().collect::<String>()).contains(needle),
+            Self::Host(needle) => links(text).any(|word| full_host(word).is_some_and(|found| found == *needle)),
+            Self::Number(needle) => numbers(text).contains(needle),
             Self::Id(needle) => ids(text).any(|word| word == needle),
         }
     }
@@ -77,6 +77,7 @@ impl Needle {
         };
         match (self, Self::new(kind, value)) {
             (Self::Url(needle), Ok(Some(Self::Url(found)))) => found.fits(needle),
+            (Self::Host(needle), _) => value.as_str().and_then(full_host).is_some_and(|found| found == *needle),
             (needle, Ok(Some(found))) => found == *needle,
             (_, Ok(None) | Err(_)) => false,
         }
@@ -98,7 +99,10 @@ impl Address {
 fn address(text: &str) -> Option<Address> {
     let (full, has_scheme) = spelled_out(text)?;
     // The same refusals as everywhere: what readers split differently is no URL here.
-    Link::parse(&full).ok()?;
+    let link = Link::parse(&full).ok()?;
+    if !has_scheme && !in_full(&full, &link) {
+        return None;
+    }
     let url = Url::parse(&full).ok()?;
     let scheme = has_scheme.then(|| url.scheme().to_owned());
     let rest = url.as_str().split_once("://").map(|(_, rest)| rest)?;
@@ -107,13 +111,28 @@ fn address(text: &str) -> Option<Address> {
     Some(Address { scheme, rest: rest.to_owned() })
 }
 
-fn host(text: &str) -> Option<String> {
+/// The host of a URL or a bare host, and whether it is spelled in full. A bare one always is.
+fn host(text: &str) -> Option<(String, bool)> {
     let (full, has_scheme) = spelled_out(text)?;
     let link = Link::parse(&full).ok()?;
     if link.userinfo() || (!has_scheme && parse_host(link.host()).is_none()) {
         return None;
     }
-    Some(link.host().to_owned())
+    let in_full = in_full(&full, &link);
+    (has_scheme || in_full).then(|| (link.host().to_owned(), in_full))
+}
+
+/// The host where it may be the origin of another: people who write `2.5` do not mean the address 2.0.0.5.
+fn full_host(text: &str) -> Option<String> {
+    host(text).filter(|(_, in_full)| *in_full).map(|(name, _)| name)
+}
+
+/// Whether the host of a URL is no address, or one of four decimal parts or in brackets.
+fn in_full(full: &str, link: &Link) -> bool {
+    let Some(IpAddr::V4(ip)) = link.ip() else { return true };
+    let authority = full.split_once("://").map_or("", |(_, rest)| rest).split(['/', '?', '#']).next();
+    let host = authority.and_then(|text| text.rsplit('@').next()).and_then(|text| text.split(':').next());
+    host.and_then(|text| text.parse().ok()) == Some(ip)
 }
 
 /// The text with a scheme, and whether it had one. A bare one must look like a host: a dot before any slash, no `@`.
@@ -235,6 +254,105 @@ mod tests {
         ] {
             assert_eq!(found(OriginKind::Number, &value, text), yes, "{value} in {text:?}");
         }
+    }
+
+    #[test]
+    fn numbers_that_nobody_wrote_are_not_found() {
+        for (text, never) in [
+            ("pay 3\u{bd} hours", vec!["31", "3", "31.2", "2"]),
+            ("pay 100\u{b9} (see note)", vec!["1001"]),
+            ("$500\u{b2} today", vec!["5002"]),
+            ("x\u{2082}5", vec!["25", "5"]),
+            ("1\u{2044}2 cup", vec!["1", "2"]),
+            ("\u{2460}5", vec!["15", "5"]),
+            ("pay CHF 1\u{2019}500", vec!["1", "500"]),
+            ("pay CHF 1'500", vec!["1", "500"]),
+            ("1\u{2018}500", vec!["1", "500"]),
+            ("1\u{a0}500", vec!["1", "500"]),
+            ("1\u{202f}500", vec!["1", "500"]),
+            ("1\u{2009}500", vec!["1", "500"]),
+            ("1 \u{a0}500", vec!["1", "500"]),
+            ("10 000 SEK", vec!["10", "0"]),
+            ("10 000.50 SEK", vec!["10", "0.5"]),
+            ("1 500 000", vec!["1", "500", "0"]),
+            ("1\u{200b}500", vec!["1", "500"]),
+            ("1\u{ad}500", vec!["1", "500"]),
+            ("1\u{0}500", vec!["1", "500"]),
+            ("1,\u{200b}500", vec!["1", "500"]),
+            ("1,,500", vec!["1", "500"]),
+            ("1..500", vec!["1", "500"]),
+            ("1\u{ff0c}\u{ff0c}500", vec!["1", "500"]),
+            ("1\u{66c}500", vec!["1", "500"]),
+            ("1\u{b7}5", vec!["1", "5"]),
+            ("2024\u{2010}12\u{2010}01", vec!["2024", "12", "-12", "1", "-1"]),
+            ("2024\u{2011}12\u{2011}01", vec!["2024", "12", "-12", "1", "-1"]),
+            ("2024\u{2013}12\u{2013}01", vec!["2024", "12", "-12", "1", "-1"]),
+            ("2024\u{2212}12\u{2212}01", vec!["2024", "12", "-12", "1", "-1"]),
+            ("it is \u{2010}3", vec!["3"]),
+            ("10^6", vec!["10", "6"]),
+            ("a%205", vec!["205", "5"]),
+            ("5\u{33a1}", vec!["5"]),
+            ("\u{661}5", vec!["5"]),
+        ] {
+            for value in never {
+                assert!(!found(OriginKind::Number, &json!(value), text), "{value} in {text:?}");
+            }
+        }
+        for (text, value) in [
+            ("pay 98.70", "98.7"),
+            ("pay 1,000 or so", "1000"),
+            ("pay \u{ff11}\u{ff0c}\u{ff10}\u{ff10}\u{ff10}", "1000"),
+            ("pay 500\u{a0}EUR", "500"),
+            ("pay EUR\u{a0}500", "500"),
+            ("pay \u{20ac}500\u{2026}", "500"),
+            ("\u{2018}500\u{2019}, he said", "500"),
+            ("500... then", "500"),
+            ("pay 500\u{2014}now", "500"),
+            ("room 10 20 times", "10"),
+            ("12 1234", "12"),
+            ("in 1, 500 of", "500"),
+            ("it is \u{2212}3", "-3"),
+            ("**500**", "500"),
+            ("1\n500", "500"),
+        ] {
+            assert!(found(OriginKind::Number, &json!(value), text), "{value} in {text:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_in_words_are_spelled_in_full() {
+        for (value, text, yes) in [
+            ("https://2.5/", "use 2.5", false),
+            ("https://2.0.0.5/", "use 2.5", false),
+            ("2.5", "use 2.5", false),
+            ("https://10.5/", "10.5 hours", false),
+            ("https://10.5", "0x0a.5", false),
+            ("https://10.1.2.3/", "on 10.1.515", false),
+            ("https://10.1.2.3/", "on 012.1.2.3", false),
+            ("https://2.5/", "see https://2.5/", false),
+            ("https://2.5/", "on 2.0.0.5", true),
+            ("https://33554437/", "on 2.0.0.5", true),
+            ("https://0x2000005/", "see https://2.0.0.5:80/x", true),
+            ("https://33554437/", "on 33554437 and 2.5", false),
+            ("https://0x2000005/", "see https://0x2000005/", false),
+            ("2.0.0.5", "on 2.0.0.5.", true),
+            ("http://[::1]/", "see http://[::1]:8080/x", true),
+            ("https://notes.zip/x", "open notes.zip", true),
+        ] {
+            assert_eq!(found(OriginKind::Host, &json!(value), text), yes, "{value:?} in {text:?}");
+        }
+        for (value, text, yes) in [
+            ("https://2.5/", "use 2.5", false),
+            ("https://10.5/x", "10.5/x", false),
+            ("https://2.0.0.5", "2.0.0.5", true),
+        ] {
+            assert_eq!(found(OriginKind::Url, &json!(value), text), yes, "{value:?} in {text:?}");
+        }
+        let needle = |text: &str| Needle::new(OriginKind::Host, &json!(text)).unwrap().unwrap();
+        assert!(needle("https://2.5/").equals(&json!("2.0.0.5")));
+        assert!(!needle("https://2.5/").equals(&json!("https://2.5/")));
+        assert!(!needle("https://2.5/").equals(&json!("2.5")));
+        assert!(!needle("https://2.5/").equals(&json!(2.5)));
     }
 
     #[test]

@@ -109,9 +109,10 @@ pub(super) fn ids(text: &str) -> impl Iterator<Item = &str> {
     .filter(|word| !word.is_empty())
 }
 
-/// The numbers of a text in compatibility form.
+/// The numbers that a text writes out. Only the wide and small forms of ASCII count as ASCII: under a whole compatibility
+/// form a footnote mark or a fraction would become further digits of the number before it.
 pub(super) fn numbers(text: &str) -> Vec<Decimal> {
-    let chars: Vec<char> = text.chars().collect();
+    let chars: Vec<char> = text.chars().map(narrow).collect();
     let at = |idx: usize| chars.get(idx).copied();
     let is_digit = |idx: usize| at(idx).is_some_and(|c| c.is_ascii_digit());
     let mut found = Vec::new();
@@ -126,21 +127,25 @@ pub(super) fn numbers(text: &str) -> Vec<Decimal> {
         while is_digit(idx) || (matches!(at(idx), Some('.' | ',')) && is_digit(idx + 1)) {
             idx += 1;
         }
-        let before = start.checked_sub(1).and_then(at);
-        let two_before = start.checked_sub(2).and_then(at);
-        let negative = matches!(before, Some('-' | '\u{2212}'));
-        let glued_before = match before {
-            Some('-' | '\u{2212}' | '+') => two_before.is_some_and(|c| is_word_char(c) || matches!(c, '.' | '-' | '/')),
-            Some(c) => is_word_char(c) || matches!(c, '.' | '/' | ':' | '\'' | '#' | '@'),
+        let run = chars.get(start..idx).unwrap_or_default();
+        let before = chars.get(..start).unwrap_or_default();
+        let after = chars.get(idx..).unwrap_or_default().iter().copied();
+        let mut negative = false;
+        let glued_before = match before.split_last() {
+            Some(('-' | '\u{2212}' | '+', rest)) => {
+                negative = before.last() != Some(&'+');
+                let dashed = |c: &char| matches!(c, '.' | ',' | '-' | '/') || is_odd_dash(*c);
+                rest.last().is_some_and(dashed) || glued(rest.iter().rev().copied(), |_| false)
+            }
+            Some((c, _)) if matches!(c, '.' | '/' | ':' | '\'' | '#' | '@' | '%') || is_odd_dash(*c) => true,
+            Some(_) => {
+                let leading = run.iter().take_while(|c| c.is_ascii_digit()).count();
+                glued(before.iter().rev().copied(), |_| leading == 3)
+            }
             None => false,
         };
-        let glued_after = match at(idx) {
-            Some('-' | '/' | ':' | '\'' | '\u{2019}' | '@' | '.' | ',') => at(idx + 1).is_some_and(is_word_char),
-            Some(c) => is_word_char(c) || is_mark(c),
-            None => false,
-        };
-        if !glued_before && !glued_after {
-            let run: String = chars.get(start..idx).unwrap_or_default().iter().collect();
+        if !glued_before && !glued(after, |digits| digits == 3) {
+            let run: String = run.iter().collect();
             found.extend(grouped(&run).and_then(|plain| {
                 let sign = if negative { "-" } else { "" };
                 Decimal::parse(&format!("{sign}{plain}"))
@@ -148,6 +153,78 @@ pub(super) fn numbers(text: &str) -> Vec<Decimal> {
         }
     }
     found
+}
+
+/// The ASCII character of which a character is the wide, small or upright form.
+fn narrow(c: char) -> char {
+    if !matches!(c, '\u{ff01}'..='\u{ff5e}' | '\u{fe10}'..='\u{fe19}' | '\u{fe50}'..='\u{fe6b}' | '\u{2024}') {
+        return c;
+    }
+    let mut form = std::iter::once(c).nfkc();
+    match (form.next(), form.next()) {
+        (Some(one), None) if one.is_ascii() => one,
+        _ => c,
+    }
+}
+
+/// A dash that may be a minus or may not.
+const fn is_odd_dash(c: char) -> bool {
+    matches!(c, '\u{2010}'..='\u{2013}' | '\u{207b}' | '\u{208b}')
+}
+
+/// Whether what lies beyond an end of a number makes it a part of something else: a word, a date, a version, a number
+/// that is grouped in another way. `grouping` says whether so many digits after plain spaces may be a group of it.
+fn glued(beyond: impl Iterator<Item = char>, grouping: impl Fn(usize) -> bool) -> bool {
+    let mut beyond = beyond.peekable();
+    let (mut spaced, mut wide) = (false, false);
+    while let Some(c) = beyond.next_if(|c| *c == ' ' || is_wide_space(*c)) {
+        spaced = true;
+        wide |= c != ' ';
+    }
+    if spaced {
+        // Four are as good as any larger number.
+        let digits = beyond.take(4).take_while(char::is_ascii_digit).count();
+        return digits > 0 && (wide || grouping(digits));
+    }
+    let mut tight = true;
+    for c in beyond {
+        if is_tight(c) {
+            continue;
+        }
+        if is_loose(c) {
+            tight = false;
+            continue;
+        }
+        return c.is_ascii_digit() || is_mark(c) || is_control(c) || (tight && is_wordlike(c));
+    }
+    false
+}
+
+/// Spaces that may hold the groups of one number together.
+const fn is_wide_space(c: char) -> bool {
+    matches!(c, '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+}
+
+/// Characters that join a number to a letter or digit beyond.
+const fn is_tight(c: char) -> bool {
+    matches!(c, '-' | '/' | '\\' | ':' | '\'' | '@' | '.' | ',' | '#' | '\u{2018}' | '\u{2019}' | '\u{201b}')
+        || matches!(c, '\u{2010}' | '\u{2011}' | '\u{2044}' | '\u{2215}')
+}
+
+/// Characters that join a number to a digit beyond, while a letter beyond is another word.
+const fn is_loose(c: char) -> bool {
+    matches!(c, '%' | '^' | '*' | '+' | '~' | '`' | '\u{b4}' | '\u{b7}' | '\u{d7}' | '\u{66b}' | '\u{66c}')
+        || matches!(c, '\u{2012}'..='\u{2015}' | '\u{2026}' | '\u{2027}' | '\u{2032}' | '\u{2212}' | '\u{22c5}')
+        || matches!(c, '\u{2d9}' | '\u{201a}' | '\u{2396}')
+}
+
+const fn is_control(c: char) -> bool {
+    c.is_ascii_control() && !c.is_ascii_whitespace()
+}
+
+/// Letters, digits, and signs made of them, such as units in one character.
+fn is_wordlike(c: char) -> bool {
+    is_word_char(c) || (!c.is_ascii() && std::iter::once(c).nfkc().any(is_word_char))
 }
 
 /// `1,234.50` without its commas; `None` if commas and points are placed in another way.
