@@ -70,6 +70,7 @@ pub fn apply(session: &mut Session, event: &Event) {
         Event::RunEnded(e) => run_ended(session, e),
         Event::ClientAttached(e) => {
             session.executor = Some(e.instance.clone());
+            session.executor_by = Some(e.by.clone());
             session.capabilities.clone_from(&e.capabilities);
         }
         Event::SessionClosed(_) => session.closed = true,

@@ -54,6 +54,8 @@ pub struct Session {
     pub classify_by: Option<Timestamp>,
     /// The client that executes, if one has come.
     pub executor: Option<ClientInstance>,
+    /// Whose client that is: an instance is known by its name and its actor together.
+    pub executor_by: Option<ActorId>,
     /// What the session's client can do.
     pub capabilities: BTreeSet<Capability>,
     /// The current or last run.
@@ -228,6 +230,7 @@ impl Session {
             classifying: None,
             classify_by: None,
             executor: None,
+            executor_by: None,
             capabilities: BTreeSet::new(),
             run: None,
             transcript: Vec::new(),

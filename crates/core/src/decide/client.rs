@@ -10,6 +10,11 @@ use crate::tool::{ToolClass, Venue};
 
 pub(super) fn attach(draft: &mut Draft<'_>, client: &ClientAttached) -> Result<Reply, Refusal> {
     let same = draft.session.executor.as_ref() == Some(&client.instance);
+    if same && draft.session.executor_by.as_ref() != Some(&client.by) {
+        // Nobody may take over by name what was sent to somebody else's machine: it would run a second time there.
+        let detail = "this client id is that of another actor's client; choose one of your own";
+        return Err(Refusal::new(RefusalCode::ExecutorTaken, detail));
+    }
     if same && draft.session.capabilities == client.capabilities {
         return Ok(Reply::Unchanged);
     }

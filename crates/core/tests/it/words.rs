@@ -109,7 +109,7 @@ pub(crate) fn input(world: &World, names: &Names, words: &mut Words) -> Input {
         "ack" => ack(world, names, words),
         "attach" => Input::ClientAttached(ClientAttached {
             instance: client(&words.must()),
-            by: actor("ann"),
+            by: actor(&words.option("by").unwrap_or_else(|| "ann".to_owned())),
             capabilities: capabilities(words.option("caps")),
         }),
         "approve" => {

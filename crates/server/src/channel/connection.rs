@@ -192,7 +192,8 @@ async fn greet(
         let detail = "the key has none of the channel's scopes";
         return end(ApiError::new(ErrorCode::InsufficientScope, detail), CloseReason::Scope).await;
     }
-    let Ok(place) = channel.hub().enter(&caller.tenant, &hello.client_id, exit, channel.settings().per_tenant) else {
+    let client = (caller.tenant.clone(), caller.actor.clone(), hello.client_id.clone());
+    let Ok(place) = channel.hub().enter(client, exit, channel.settings().per_tenant) else {
         let detail = "the tenant has too many connections";
         return end(ApiError::new(ErrorCode::TooManyStreams, detail), CloseReason::TooMany).await;
     };

@@ -4,11 +4,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolgate_core::id::{ClientInstance, SessionId, TenantId};
+use toolgate_core::id::{ActorId, ClientInstance, SessionId, TenantId};
 
 use super::close::{CloseReason, Exit};
 use super::outbox::Outbox;
 use crate::wire::frame::ServerFrame;
+
+/// A client: its name counts for its own actor only, so that nobody closes another's connection by it.
+type ClientKey = (TenantId, ActorId, ClientInstance);
 
 /// All connections of a node.
 #[derive(Debug, Default)]
@@ -19,7 +22,7 @@ pub(super) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    clients: HashMap<(TenantId, ClientInstance), Client>,
+    clients: HashMap<ClientKey, Client>,
     followers: HashMap<(TenantId, SessionId), HashMap<u64, Outbox>>,
 }
 
@@ -38,38 +41,24 @@ pub(super) struct TooMany;
 pub(super) struct Place {
     state: Arc<Mutex<State>>,
     connection: u64,
-    tenant: TenantId,
-    client: ClientInstance,
+    client: ClientKey,
     followed: Mutex<BTreeSet<SessionId>>,
 }
 
 impl Hub {
     /// Enters a connection. An older one of the same client is closed.
-    pub(super) fn enter(
-        &self,
-        tenant: &TenantId,
-        client: &ClientInstance,
-        exit: &Exit,
-        per_tenant: usize,
-    ) -> Result<Place, TooMany> {
+    pub(super) fn enter(&self, client: ClientKey, exit: &Exit, per_tenant: usize) -> Result<Place, TooMany> {
         let mut state = lock(&self.state);
-        let key = (tenant.clone(), client.clone());
-        let others = state.clients.keys().filter(|(owner, name)| owner == tenant && name != client).count();
+        let others = state.clients.keys().filter(|other| other.0 == client.0 && **other != client).count();
         if others >= per_tenant {
             return Err(TooMany);
         }
         state.next += 1;
         let connection = state.next;
-        if let Some(older) = state.clients.insert(key, Client { connection, exit: exit.clone() }) {
+        if let Some(older) = state.clients.insert(client.clone(), Client { connection, exit: exit.clone() }) {
             older.exit.close(CloseReason::Replaced);
         }
-        Ok(Place {
-            state: Arc::clone(&self.state),
-            connection,
-            tenant: tenant.clone(),
-            client: client.clone(),
-            followed: Mutex::default(),
-        })
+        Ok(Place { state: Arc::clone(&self.state), connection, client, followed: Mutex::default() })
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -82,13 +71,13 @@ impl Place {
     pub(super) fn follow(&self, session: SessionId, outbox: &Outbox) {
         lock(&self.followed).insert(session);
         let mut state = lock(&self.state);
-        state.followers.entry((self.tenant.clone(), session)).or_default().insert(self.connection, outbox.clone());
+        state.followers.entry((self.client.0.clone(), session)).or_default().insert(self.connection, outbox.clone());
     }
 
     /// Passes a frame on to all others that follow the session and have room for it.
     pub(super) fn tell_others(&self, session: SessionId, frame: &ServerFrame) {
         let state = lock(&self.state);
-        for (connection, outbox) in state.followers.get(&(self.tenant.clone(), session)).into_iter().flatten() {
+        for (connection, outbox) in state.followers.get(&(self.client.0.clone(), session)).into_iter().flatten() {
             if *connection != self.connection {
                 outbox.if_room(frame);
             }
@@ -99,12 +88,11 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = lock(&self.state);
-        let key = (self.tenant.clone(), self.client.clone());
-        if state.clients.get(&key).is_some_and(|client| client.connection == self.connection) {
-            state.clients.remove(&key);
+        if state.clients.get(&self.client).is_some_and(|client| client.connection == self.connection) {
+            state.clients.remove(&self.client);
         }
         for session in std::mem::take(&mut *lock(&self.followed)) {
-            let key = (self.tenant.clone(), session);
+            let key = (self.client.0.clone(), session);
             let left = state.followers.get_mut(&key).map(|connections| {
                 connections.remove(&self.connection);
                 connections.len()
@@ -128,21 +116,28 @@ mod tests {
     #[test]
     fn a_newer_connection_of_a_client_replaces_the_older_one_and_tenants_are_counted_apart() {
         let hub = Hub::default();
-        let (acme, other) = (TenantId::new("acme").unwrap(), TenantId::new("other").unwrap());
-        let (a, b) = (ClientInstance::new("a").unwrap(), ClientInstance::new("b").unwrap());
+        let client = |tenant: &str, actor: &str, name: &str| -> ClientKey {
+            let (tenant, actor) = (TenantId::new(tenant).unwrap(), ActorId::new(actor).unwrap());
+            (tenant, actor, ClientInstance::new(name).unwrap())
+        };
+        let (a, b, foreign_a) = (client("acme", "ann", "a"), client("acme", "ann", "b"), client("other", "ann", "a"));
         let (first, second) = (Exit::default(), Exit::default());
-        let place = hub.enter(&acme, &a, &first, 1).unwrap();
-        let newer = hub.enter(&acme, &a, &second, 1).unwrap();
+        let place = hub.enter(a.clone(), &first, 1).unwrap();
+        let newer = hub.enter(a.clone(), &second, 1).unwrap();
         assert_eq!((first.reason(), second.reason()), (Some(CloseReason::Replaced), None));
-        assert!(hub.enter(&acme, &b, &Exit::default(), 1).is_err());
+        assert!(hub.enter(b.clone(), &Exit::default(), 1).is_err());
         let foreign = Exit::default();
-        let foreign_place = hub.enter(&other, &a, &foreign, 1).unwrap();
+        let foreign_place = hub.enter(foreign_a, &foreign, 1).unwrap();
         assert_eq!((second.reason(), foreign.reason()), (None, None));
+        // The same name of another actor is another client.
+        let twin = hub.enter(client("acme", "bob", "a"), &Exit::default(), 2).unwrap();
+        assert_eq!((second.reason(), hub.connections()), (None, 3));
+        drop(twin);
         // The older one leaves late: the newer one keeps the name.
         drop(place);
         assert_eq!(hub.connections(), 2);
         drop((newer, foreign_place));
         assert_eq!(hub.connections(), 0);
-        assert!(hub.enter(&acme, &b, &Exit::default(), 1).is_ok());
+        assert!(hub.enter(b.clone(), &Exit::default(), 1).is_ok());
     }
 }
