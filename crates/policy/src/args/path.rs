@@ -82,7 +82,7 @@ pub(super) fn compile(form: &PathForm, at: &str, faults: &mut Faults) -> Option<
 
 fn folded(name: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
-    name.nfkc().collect::<String>().to_lowercase().nfkc().collect()
+    name.nfkc().collect::<String>().to_lowercase().to_uppercase().to_lowercase().nfkc().collect()
 }
 
 impl Paths {
@@ -105,12 +105,34 @@ impl Paths {
             let shown = self.form.under.as_ref().map_or_else(|| self.form.root.clone(), |list| list.join(", "));
             return fails(format!("must be under {shown}"));
         }
-        if self.not_under.iter().any(|denied| path.is_under(denied)) {
+        if self.not_under.iter().any(|denied| path.may_be_under(denied)) {
             return fails(format!("must not be under {}", self.form.not_under.join(", ")));
         }
         if path.parts().iter().any(|part| self.not_named.contains(&folded(part))) {
             return fails(format!("no part may be named {}", self.form.not_named.join(", ")));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_denied_name_is_denied_in_every_case_that_some_system_folds() {
+        let form: PathForm = from_value(json!({"root": "/w", "fold_case": true, "not_under": ["/w/secret"],
+            "not_named": ["info"]}))
+        .unwrap();
+        let paths = compile(&form, "", &mut Faults::default()).unwrap();
+        for text in
+            ["/w/secret/a", "/w/SECRET", "/w/\u{17f}ecret", "\u{17f}ECRET/a", "/w/\u{131}nfo", "/w/a/\u{131}NFO"]
+        {
+            assert!(matches!(paths.check(&json!(text), None), Err(Miss::Fails(_))), "{text}");
+        }
+        assert!(paths.check(&json!("/w/secrets"), None).is_ok());
     }
 }

@@ -14,6 +14,8 @@ const MAX_PARTS: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NormPath {
     parts: Vec<String>,
+    /// The parts by the narrower folding, which keeps apart what only some systems take for one name.
+    strict: Vec<String>,
     had_parent: bool,
 }
 
@@ -33,8 +35,13 @@ impl NormPath {
         self.had_parent
     }
 
-    /// Whether this is that path or lies below it.
+    /// Whether this is that path or lies below it, on every system.
     pub(crate) fn is_under(&self, other: &Self) -> bool {
+        self.may_be_under(other) && self.strict.starts_with(&other.strict)
+    }
+
+    /// Whether this is that path or lies below it on some system.
+    pub(crate) fn may_be_under(&self, other: &Self) -> bool {
         self.parts.starts_with(&other.parts)
     }
 
@@ -53,7 +60,7 @@ pub(crate) struct Root {
 impl Root {
     /// A root from its text, which must be absolute and plain.
     pub(crate) fn new(text: &str, fold_case: bool) -> Result<Self, Refused> {
-        let top = Self { path: NormPath { parts: Vec::new(), had_parent: false }, fold_case };
+        let top = Self { path: NormPath { parts: Vec::new(), strict: Vec::new(), had_parent: false }, fold_case };
         if !text.starts_with('/') {
             return Err(Refused::Path("must be absolute"));
         }
@@ -68,15 +75,23 @@ impl Root {
         &self.path
     }
 
-    /// A name as this file system compares it.
-    pub(crate) fn fold(&self, name: &str) -> String {
-        if self.fold_case { name.nfc().collect::<String>().to_lowercase().nfc().collect() } else { name.to_owned() }
+    /// A name as this file system compares it. By way of upper case, since `ſ` and `s` differ in lower case only.
+    fn fold(&self, name: &str) -> String {
+        if self.fold_case { lower(&lower(name).to_uppercase()) } else { name.to_owned() }
+    }
+
+    fn fold_strictly(&self, name: &str) -> String {
+        if self.fold_case { lower(name) } else { name.to_owned() }
     }
 
     /// Normalises a path. Percent signs and stars are taken literally: they are characters of a name.
     pub(crate) fn normalise(&self, text: &str) -> Result<NormPath, Refused> {
         plain(text)?;
-        let mut parts = if text.starts_with('/') { Vec::new() } else { self.path.parts.clone() };
+        let (mut parts, mut strict) = if text.starts_with('/') {
+            (Vec::new(), Vec::new())
+        } else {
+            (self.path.parts.clone(), self.path.strict.clone())
+        };
         let mut had_parent = false;
         for part in text.split('/') {
             match part {
@@ -85,20 +100,32 @@ impl Root {
                     had_parent = true;
                     // Above the top is the top, as systems have it.
                     parts.pop();
+                    strict.pop();
                 }
                 name => {
                     if self.fold_case {
                         folding_name(name)?;
                     }
                     parts.push(self.fold(name));
+                    strict.push(self.fold_strictly(name));
                 }
             }
             if parts.len() > MAX_PARTS {
                 return Err(Refused::Parts(MAX_PARTS));
             }
         }
-        Ok(NormPath { parts, had_parent })
+        Ok(NormPath { parts, strict, had_parent })
     }
+}
+
+fn lower(name: &str) -> String {
+    name.nfc().collect::<String>().to_lowercase().nfc().collect()
+}
+
+/// Whether a character looks like a slash or a dot, or becomes one, with others or alone, under compatibility folding.
+fn folds_into_path(c: char) -> bool {
+    matches!(c, '\u{2044}' | '\u{2215}' | '\u{29f8}')
+        || (!c.is_ascii() && std::iter::once(c).nfkc().any(|folded| matches!(folded, '/' | '\\' | '.')))
 }
 
 /// Refuses spellings that systems, shells and libraries read differently.
@@ -115,23 +142,7 @@ fn plain(text: &str) -> Result<(), Refused> {
     if text.contains('\\') {
         return Err(Refused::Path("a backslash is a separator on some systems"));
     }
-    // These look like a slash or a dot and become one under compatibility folding.
-    if text.chars().any(|c| {
-        matches!(
-            c,
-            '\u{2024}'
-                | '\u{2025}'
-                | '\u{2026}'
-                | '\u{ff0e}'
-                | '\u{ff0f}'
-                | '\u{ff3c}'
-                | '\u{2215}'
-                | '\u{2044}'
-                | '\u{29f8}'
-                | '\u{fe68}'
-                | '\u{fe52}'
-        )
-    }) {
+    if text.chars().any(folds_into_path) {
         return Err(Refused::Path("a character that some systems fold into a slash or dot"));
     }
     if text.starts_with('~') {
@@ -203,6 +214,47 @@ mod tests {
         assert!(folding.normalise("/w/A").unwrap().is_under(folding.path()));
         let composed = folding.normalise("/w/É").unwrap();
         assert_eq!(composed, folding.normalise("/w/e\u{301}").unwrap());
+    }
+
+    #[test]
+    fn names_that_some_systems_take_for_one_are_denied_and_not_allowed() {
+        let folding = Root::new("/w", true).unwrap();
+        for (one, other) in [
+            ("/w/\u{17f}ecret", "/w/secret"),
+            ("/w/SECRET/x", "/w/\u{17f}ecret"),
+            ("/w/\u{131}nfo/x", "/w/info"),
+            ("/w/stra\u{df}e", "/w/STRASSE"),
+            ("/w/\u{3c2}", "/w/\u{3c3}"),
+            ("/w/\u{b5}", "/w/\u{3bc}"),
+            ("/w/\u{fb01}le", "/w/file"),
+        ] {
+            let (one_norm, other_norm) = (folding.normalise(one).unwrap(), folding.normalise(other).unwrap());
+            assert!(one_norm.may_be_under(&other_norm), "{one}");
+            assert!(!one_norm.is_under(&other_norm), "{one}");
+        }
+        // These are one name wherever case is folded.
+        for (one, other) in [("/w/\u{212a}ey", "/w/key"), ("/w/SECRET", "/w/secret"), ("../w/SECRET/x", "secret")] {
+            assert!(folding.normalise(one).unwrap().is_under(&folding.normalise(other).unwrap()), "{one}");
+        }
+        let plain = Root::new("/w", false).unwrap();
+        assert!(!plain.normalise("/w/\u{17f}ecret").unwrap().may_be_under(&plain.normalise("/w/secret").unwrap()));
+    }
+
+    #[test]
+    fn characters_that_fold_into_slashes_or_dots_are_refused() {
+        let root = Root::new("/w", false).unwrap();
+        for c in [
+            '\u{2024}', '\u{2025}', '\u{2026}', '\u{ff0e}', '\u{ff0f}', '\u{ff3c}', '\u{2215}', '\u{2044}', '\u{29f8}',
+            '\u{fe68}', '\u{fe52}', '\u{fe30}', '\u{fe19}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}', '\u{2488}',
+        ] {
+            assert!(root.normalise(&format!("/w/a{c}b")).is_err(), "{c:?}");
+        }
+        for c in ('\u{80}'..=char::MAX).filter(|c| c.to_string().nfkc().any(|form| matches!(form, '/' | '\\' | '.'))) {
+            assert!(root.normalise(&format!("/w/{c}")).is_err(), "{c:?}");
+        }
+        for text in ["/w/caf\u{e9}.txt", "/w/\u{65e5}\u{672c}/a", "/w/\u{bd} cup", "/w/a\u{ff0c}b"] {
+            assert!(root.normalise(text).is_ok(), "{text:?}");
+        }
     }
 
     #[test]
