@@ -15,6 +15,7 @@ mod hook;
 mod policy;
 mod profile;
 mod tool;
+mod url;
 
 /// Names a server knows how to run.
 pub const BUILTINS: [&str; 5] = ["echo", "add", "lookup", "word_count", "fail"];
@@ -156,9 +157,7 @@ impl Check {
             }
             Provider::Openai => {
                 let url = model.base_url.as_deref().unwrap_or_default();
-                if !url.starts_with("http://") && !url.starts_with("https://") {
-                    self.fault(format!("{path}/base_url"), "url", "needs an absolute http or https URL");
-                }
+                self.url(format!("{path}/base_url"), url);
                 if model.model.as_deref().unwrap_or_default().is_empty() {
                     self.fault(format!("{path}/model"), "model_id", "needs the provider's model id");
                 }

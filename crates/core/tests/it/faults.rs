@@ -132,6 +132,9 @@ fn hooks() -> Vec<Case> {
         (twice("admission"), "/admission/tame", "duplicate"),
         (twice("observers"), "/observers/audit", "duplicate"),
         (hook(json!({"url": "ftp://x"})), "/admission/tame/url", "url"),
+        (hook(json!({"url": "http://"})), "/admission/tame/url", "url"),
+        (hook(json!({"url": "http://x y"})), "/admission/tame/url", "url"),
+        (hook(json!({"url": "http://u:p@x"})), "/admission/tame/url", "url"),
         (hook(json!({"bearer_env": "HOME"})), "/admission/tame/bearer_env", "secret_name"),
         (hook(json!({"timeout_ms": 0})), "/admission/tame/timeout_ms", "range"),
         (hook(json!({"timeout_ms": 30_001})), "/admission/tame/timeout_ms", "range"),
@@ -143,6 +146,42 @@ fn hooks() -> Vec<Case> {
         (observer(json!({"bearer_env": "PATH"})), "/observers/audit/bearer_env", "secret_name"),
         (observer(json!({"on": []})), "/observers/audit/on", "observes"),
     ]
+}
+
+/// Addresses that no request could be sent to, or that hold a secret: in each place that has one.
+#[test]
+fn unusable_addresses_are_refused_wherever_one_stands() {
+    let bad = [
+        "http://",
+        "http://[::1",
+        "http://x\r\nh: y",
+        "http://x y/",
+        "http://u:p@x/",
+        "http://u@x/",
+        "http:x",
+        "//x",
+        "https://x:99999/",
+        "ftp://x/",
+        "",
+        " http://x",
+        "http://x\u{0}/",
+        "http://x/\u{a0}",
+    ];
+    for url in bad {
+        let model = json!({"provider": "openai", "base_url": url, "model": "m", "script": []});
+        let tool = json!({"executor": {"http": {"url": url}}});
+        let first = |list: &str| {
+            let mut one = whole()[list][0].clone();
+            merge(&mut one, &json!({"url": url}));
+            json!({ list: [one] })
+        };
+        refused(&[
+            (json!({"models": {"other": model}}), "/models/other/base_url", "url"),
+            (json!({"tools": {"run": tool}}), "/tools/run/executor/http/url", "url"),
+            (first("admission"), "/admission/tame/url", "url"),
+            (first("observers"), "/observers/audit/url", "url"),
+        ]);
+    }
 }
 
 #[test]

@@ -37,9 +37,7 @@ impl Check {
     }
 
     fn endpoint(&mut self, path: &str, url: &str, bearer_env: Option<&str>) {
-        if !url.starts_with("http://") && !url.starts_with("https://") {
-            self.fault(format!("{path}/url"), "url", "needs an absolute http or https URL");
-        }
+        self.url(format!("{path}/url"), url);
         self.secret(format!("{path}/bearer_env"), bearer_env);
     }
 

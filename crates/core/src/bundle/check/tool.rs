@@ -48,12 +48,8 @@ impl Check {
             (Venue::Server, Some(Executor::Builtin(name))) if !BUILTINS.contains(&name.as_str()) => {
                 self.fault(at, "executor", format!("no builtin `{name}`; there are {}", BUILTINS.join(", ")));
             }
-            (Venue::Server, Some(Executor::Http(http)))
-                if !http.url.starts_with("http://") && !http.url.starts_with("https://") =>
-            {
-                self.fault(format!("{at}/http/url"), "url", "needs an absolute http or https URL");
-            }
-            (Venue::Server, Some(Executor::Builtin(_) | Executor::Http(_))) | (Venue::Client, None) => {}
+            (Venue::Server, Some(Executor::Http(http))) => self.url(format!("{at}/http/url"), &http.url),
+            (Venue::Server, Some(Executor::Builtin(_))) | (Venue::Client, None) => {}
         }
         if let Some(Executor::Http(http)) = &def.executor {
             self.secret(format!("{path}/executor/http/bearer_env"), http.bearer_env.as_deref());
