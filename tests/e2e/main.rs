@@ -10,6 +10,7 @@ mod control;
 mod docs;
 mod explain;
 mod field_cases;
+mod figures;
 mod hooks;
 mod hostile;
 mod isolation;
