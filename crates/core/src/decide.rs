@@ -5,13 +5,13 @@ use crate::apply::apply;
 use crate::apply::budget::is_asked;
 use crate::bundle::Bundle;
 use crate::event::{
-    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, OutcomeRefused, RunContent, RunEnded,
+    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, FindingRecord, OutcomeRefused, RunContent,
+    RunEnded,
 };
 use crate::id::CallId;
 use crate::input::{Input, OutcomeReport, Stamped};
 use crate::json::Json;
 use crate::output::{NotExecuted, Outcome, OutcomeStatus};
-use crate::pipeline::missing_evidence;
 use crate::profile::{OnReject, Profile};
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
 use crate::session::{Call, CallState, Phase, Session};
@@ -166,6 +166,11 @@ impl<'a> Draft<'a> {
 
     /// Ends the run: first every open call gets its terminal record (ruling 13), then the ending is written.
     fn end_run(&mut self, ending: Ending, output: Option<Json>, detail: Option<String>) {
+        self.close_run(ending, Vec::new(), RunContent { output, detail });
+    }
+
+    /// `shadow` is what evidence rules in shadow missed.
+    fn close_run(&mut self, ending: Ending, shadow: Vec<FindingRecord>, content: RunContent) {
         let open: Vec<Call> =
             self.session.calls().iter().filter(|call| !matches!(call.state, CallState::Ended(_))).cloned().collect();
         for call in open {
@@ -183,8 +188,8 @@ impl<'a> Draft<'a> {
             steps: run.map_or(0, |run| run.steps + u32::from(ending == Ending::Done)),
             tool_calls: run.map_or(0, |run| run.tool_calls),
             model_calls: run.map_or(0, |run| run.model_calls.saturating_add(in_flight)),
-            shadow: if ending == Ending::Done { missing_evidence(self.bundle, &self.session).1 } else { Vec::new() },
-            content: RunContent { output, detail },
+            shadow,
+            content,
         };
         self.push(Event::RunEnded(event));
     }

@@ -98,18 +98,11 @@ fn answer_call(
     match &answer.decision {
         // Who writes the very arguments that wait has approved them: nothing starts anew.
         ApprovalDecision::Edit { args } if call.args.as_ref() == Some(args) => {
-            let mut event = record(answer, &call.id, ApprovalVerb::Approve);
-            event.missing = missing(awaited);
-            draft.push(Event::ApprovalDecided(Box::new(event)));
-            draft.advance();
+            approve(draft, answer, call, awaited, None);
         }
         ApprovalDecision::Approve { grant } => {
             let given = grant.as_ref().map(|asked| granted(draft, call, asked)).transpose()?;
-            let mut event = record(answer, &call.id, ApprovalVerb::Approve);
-            event.missing = missing(awaited);
-            event.grant = given.filter(|_| event.missing == 0);
-            draft.push(Event::ApprovalDecided(Box::new(event)));
-            draft.advance();
+            approve(draft, answer, call, awaited, given);
         }
         ApprovalDecision::Deny { message } => {
             let mut event = record(answer, &call.id, ApprovalVerb::Deny);
@@ -127,6 +120,20 @@ fn answer_call(
         ApprovalDecision::Revoke => {}
     }
     Ok(())
+}
+
+fn approve(
+    draft: &mut Draft<'_>,
+    answer: &ApprovalAnswer,
+    call: &Call,
+    awaited: &AwaitedApproval,
+    grant: Option<GrantGiven>,
+) {
+    let mut event = record(answer, &call.id, ApprovalVerb::Approve);
+    event.missing = missing(awaited);
+    event.grant = grant.filter(|_| event.missing == 0);
+    draft.push(Event::ApprovalDecided(Box::new(event)));
+    draft.advance();
 }
 
 /// Approvals that are still missing once this one is there.

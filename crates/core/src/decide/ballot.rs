@@ -6,7 +6,8 @@ use super::{Draft, MAX_CALLS_PER_STEP, Reply, redact};
 use crate::apply::budget::is_asked;
 use crate::consensus::tally;
 use crate::event::{
-    BallotContent, BallotReceived, ConsensusDecided, ConsensusResult, Deficit, Event, StepEnded, TextContent,
+    BallotContent, BallotReceived, ConsensusDecided, ConsensusResult, Deficit, Event, RunContent, StepEnded,
+    TextContent,
 };
 use crate::evidence;
 use crate::id::{CallId, Tag};
@@ -181,12 +182,12 @@ fn done(draft: &mut Draft<'_>, output: Json) {
         let text = evidence::describe(&deficits);
         return end_step(draft, RejectReason::TraceRequirementsNotMet, deficits, text);
     }
-    let (missing, _) = missing_evidence(draft.bundle, &draft.session);
+    let (missing, shadow) = missing_evidence(draft.bundle, &draft.session);
     if !missing.is_empty() {
         let text = format!("not done yet; {}", missing.join("; "));
         return end_step(draft, RejectReason::TraceRequirementsNotMet, BTreeMap::new(), text);
     }
-    draft.end_run(Ending::Done, Some(output), None);
+    draft.close_run(Ending::Done, shadow, RunContent { output: Some(output), detail: None });
 }
 
 /// The output if it matches, or the JSON that stands in it as text if that matches.

@@ -55,6 +55,17 @@ struct World {
     caller: Caller,
 }
 
+/// The bundle as the store keeps it.
+fn bundle_row() -> BundleRow {
+    let source = toolgate_core::bundle::Bundle::load(&bundle().to_string()).unwrap();
+    BundleRow {
+        digest: source.digest(),
+        body: source.source().as_str().as_bytes().to_vec(),
+        created_by: ActorId::new("ops").unwrap(),
+        created_at: SystemClock.now(),
+    }
+}
+
 async fn start(store: Arc<MemoryStore>) -> World {
     start_with(store, Arc::new(SystemClock), SessionSettings::default()).await
 }
@@ -62,13 +73,7 @@ async fn start(store: Arc<MemoryStore>) -> World {
 async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: SessionSettings) -> World {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let tenant = TenantId::new("acme").unwrap();
-    let source = toolgate_core::bundle::Bundle::load(&bundle().to_string()).unwrap();
-    let row = BundleRow {
-        digest: source.digest(),
-        body: source.source().as_str().as_bytes().to_vec(),
-        created_by: ActorId::new("ops").unwrap(),
-        created_at: SystemClock.now(),
-    };
+    let row = bundle_row();
     store.bundle_put(&tenant, &row).await.unwrap();
     store.bundle_set_current(&tenant, None, &row.digest).await.unwrap();
     let node = store.node_start(&NodeId::new("n1").unwrap(), SystemClock.now().plus_ms(10_000)).await.unwrap();
@@ -313,13 +318,7 @@ fn a_verification_leaves_the_servers_threads_to_others() {
 async fn a_bundle_is_compiled_once_for_all_who_ask() {
     let store = Arc::new(MemoryStore::new());
     let tenant = TenantId::new("acme").unwrap();
-    let source = toolgate_core::bundle::Bundle::load(&bundle().to_string()).unwrap();
-    let row = BundleRow {
-        digest: source.digest(),
-        body: source.source().as_str().as_bytes().to_vec(),
-        created_by: ActorId::new("ops").unwrap(),
-        created_at: SystemClock.now(),
-    };
+    let row = bundle_row();
     store.bundle_put(&tenant, &row).await.unwrap();
     let bundles = Bundles::default();
     let asked = (0..8).map(|_| bundles.get(&*store, &tenant, row.digest));

@@ -73,11 +73,19 @@ fn append(session: u128, head: u64) -> Arc<Append> {
     })
 }
 
+type Asked = tokio::task::JoinHandle<Result<Appended, StoreError>>;
+
+/// Appends in a task of its own.
+fn asked(lanes: &Arc<Lanes>, append: Arc<Append>) -> Asked {
+    let lanes = Arc::clone(lanes);
+    tokio::spawn(async move { lanes.append(append).await })
+}
+
 /// Gives an append to its lane, and returns once it waits there.
-async fn given(lanes: &Arc<Lanes>, append: Arc<Append>) -> tokio::task::JoinHandle<Result<Appended, StoreError>> {
-    let (lanes, lane) = (Arc::clone(lanes), lanes.lane_of(&append).unwrap().clone());
+async fn given(lanes: &Arc<Lanes>, append: Arc<Append>) -> Asked {
+    let lane = lanes.lane_of(&append).unwrap().clone();
     let before = lane.capacity();
-    let asked = tokio::spawn(async move { lanes.append(append).await });
+    let asked = asked(lanes, append);
     while lane.capacity() == before {
         tokio::task::yield_now().await;
     }
@@ -88,18 +96,15 @@ async fn given(lanes: &Arc<Lanes>, append: Arc<Append>) -> tokio::task::JoinHand
 async fn what_came_during_a_write_is_the_next_batch_and_each_gets_its_answer() {
     let held = Held::new();
     let lanes = held.lanes(1);
-    let first = tokio::spawn({
-        let lanes = Arc::clone(&lanes);
-        async move { lanes.append(append(1, 0)).await }
-    });
+    let first = asked(&lanes, append(1, 0));
     held.until_begun().await;
-    let mut asked = Vec::new();
+    let mut waiting = Vec::new();
     for head in 1..=10 {
-        asked.push(given(&lanes, append(u128::from(head), head)).await);
+        waiting.push(given(&lanes, append(u128::from(head), head)).await);
     }
     held.leave.add_permits(2);
     assert_eq!(first.await.unwrap().unwrap(), Appended::Ok { head: 0 });
-    for (head, asked) in (1..).zip(asked) {
+    for (head, asked) in (1..).zip(waiting) {
         assert_eq!(asked.await.unwrap().unwrap(), Appended::Ok { head });
     }
     assert_eq!(*held.batches.lock().unwrap(), [1, 10]);
@@ -109,15 +114,9 @@ async fn what_came_during_a_write_is_the_next_batch_and_each_gets_its_answer() {
 async fn a_held_lane_does_not_hold_the_others() {
     let held = Held::new();
     let lanes = held.lanes(2);
-    let even = tokio::spawn({
-        let lanes = Arc::clone(&lanes);
-        async move { lanes.append(append(2, 2)).await }
-    });
+    let even = asked(&lanes, append(2, 2));
     held.until_begun().await;
-    let odd = tokio::spawn({
-        let lanes = Arc::clone(&lanes);
-        async move { lanes.append(append(3, 3)).await }
-    });
+    let odd = asked(&lanes, append(3, 3));
     // The second write begins while the first is held.
     held.until_begun().await;
     held.leave.add_permits(2);
@@ -129,10 +128,7 @@ async fn a_held_lane_does_not_hold_the_others() {
 async fn an_append_is_written_though_its_caller_is_gone() {
     let held = Held::new();
     let lanes = held.lanes(1);
-    let first = tokio::spawn({
-        let lanes = Arc::clone(&lanes);
-        async move { lanes.append(append(1, 0)).await }
-    });
+    let first = asked(&lanes, append(1, 0));
     held.until_begun().await;
     given(&lanes, append(2, 1)).await.abort();
     first.abort();

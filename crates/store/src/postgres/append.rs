@@ -140,7 +140,7 @@ pub(super) fn int(number: u64) -> i64 {
 }
 
 /// One column over many values, as an array.
-fn column<'q, T, V>(items: &'q [T], value: impl Fn(&'q T) -> V) -> Vec<V> {
+pub(super) fn column<'q, T, V>(items: &'q [T], value: impl Fn(&'q T) -> V) -> Vec<V> {
     items.iter().map(value).collect()
 }
 
@@ -151,29 +151,36 @@ pub(super) fn bind<'q>(query: Query<'q>, append: &'q Append) -> Query<'q> {
         .bind(append.session.uuid())
         .bind(int(append.epoch))
         .bind(int(append.expected_head));
-    let query = bind_outside(bind_projection(bind_rows(query, &append.rows), append), append);
+    let query = bind_outside(bind_projection(bind_rows(query, append.rows.iter()), append), append);
     bind_security(
         bind_content(bind_approvals(bind_outbox(query, &append.outbox), &append.approvals), append),
         &append.security,
     )
 }
 
-fn bind_rows<'q>(query: Query<'q>, rows: &'q [Row]) -> Query<'q> {
+/// One column over rows.
+fn of_each<'q, V>(rows: &[&'q Row], value: impl Fn(&'q Row) -> V) -> Vec<V> {
+    rows.iter().map(|row| value(row)).collect()
+}
+
+/// The columns of rows, of one append or of many.
+pub(super) fn bind_rows<'q>(query: Query<'q>, rows: impl Iterator<Item = &'q Row>) -> Query<'q> {
+    let rows: Vec<&'q Row> = rows.collect();
     query
-        .bind(column(rows, |row| row.kind.as_str()))
-        .bind(column(rows, |row| row.run.map(i64::from)))
-        .bind(column(rows, |row| row.step.map(i64::from)))
-        .bind(column(rows, |row| row.call.as_ref().map(|call| call.as_str())))
-        .bind(column(rows, |row| row.marks.decision))
-        .bind(column(rows, |row| row.marks.allow))
-        .bind(column(rows, |row| row.marks.dispatch_attempt.map(i64::from)))
-        .bind(column(rows, |row| row.marks.terminal))
-        .bind(column(rows, |row| row.input_id.as_ref().map(|input| input.as_str())))
-        .bind(column(rows, |row| row.recorded_at.as_micros()))
-        .bind(column(rows, |row| row.header.as_slice()))
-        .bind(column(rows, |row| row.payload.as_slice()))
-        .bind(column(rows, |row| row.prev_hash.as_slice()))
-        .bind(column(rows, |row| row.hash.as_slice()))
+        .bind(of_each(&rows, |row| row.kind.as_str()))
+        .bind(of_each(&rows, |row| row.run.map(i64::from)))
+        .bind(of_each(&rows, |row| row.step.map(i64::from)))
+        .bind(of_each(&rows, |row| row.call.as_ref().map(|call| call.as_str())))
+        .bind(of_each(&rows, |row| row.marks.decision))
+        .bind(of_each(&rows, |row| row.marks.allow))
+        .bind(of_each(&rows, |row| row.marks.dispatch_attempt.map(i64::from)))
+        .bind(of_each(&rows, |row| row.marks.terminal))
+        .bind(of_each(&rows, |row| row.input_id.as_ref().map(|input| input.as_str())))
+        .bind(of_each(&rows, |row| row.recorded_at.as_micros()))
+        .bind(of_each(&rows, |row| row.header.as_slice()))
+        .bind(of_each(&rows, |row| row.payload.as_slice()))
+        .bind(of_each(&rows, |row| row.prev_hash.as_slice()))
+        .bind(of_each(&rows, |row| row.hash.as_slice()))
 }
 
 fn bind_projection<'q>(query: Query<'q>, append: &'q Append) -> Query<'q> {

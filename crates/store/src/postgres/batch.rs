@@ -1,6 +1,5 @@
 //! Appends of many sessions with one flush: plain ones in one statement (`plain`), others by a statement that calls the
-//! function for single appends once for each. What is not here: gathering
-//! them, which is the caller's.
+//! function for single appends once for each. What is not here: gathering them (`lanes`).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use super::plain::{self, is_plain};
 use crate::append::{Append, Appended};
 use crate::error::StoreError;
 use crate::sql::Refused;
+use crate::sql::failure::again;
 
 /// The most appends of one statement. Batches are cut into powers of two, so that few different statements are prepared.
 const MOST: usize = 64;
@@ -96,12 +96,7 @@ async fn together(pool: &PgPool, appends: &[&Arc<Append>]) -> Vec<Result<Appende
 
 /// Unknown outcome or full storage: one by one would only say the same more slowly.
 fn all_again(error: &StoreError, count: usize) -> Vec<Result<Appended, Refused>> {
-    let text = error.to_string();
-    let again = |_| match error {
-        StoreError::StorageFull(_) => Err(StoreError::StorageFull(text.clone().into()).into()),
-        _ => Err(StoreError::Unavailable(text.clone().into()).into()),
-    };
-    (0..count).map(again).collect()
+    (0..count).map(|_| Err(again(error).into())).collect()
 }
 
 async fn statement(pool: &PgPool, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {

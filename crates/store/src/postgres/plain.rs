@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::{Row as _, query};
 
-use super::append::{int, refused};
+use super::append::{bind_rows, column, int, refused};
 use crate::append::Append;
 use crate::keys::WrappedKey;
 use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
@@ -61,21 +61,8 @@ pub(super) async fn append(pool: &PgPool, appends: &[&Arc<Append>]) -> Result<Ve
         .bind(column(&rows, |(_, append, _)| append.tenant.as_str()))
         .bind(column(&rows, |(_, append, _)| append.session.uuid()))
         .bind(column(&rows, |(_, _, row)| int(row.seq)))
-        .bind(column(&rows, |(_, _, row)| int(row.epoch)))
-        .bind(column(&rows, |(_, _, row)| row.kind.as_str()))
-        .bind(column(&rows, |(_, _, row)| row.run.map(i64::from)))
-        .bind(column(&rows, |(_, _, row)| row.step.map(i64::from)))
-        .bind(column(&rows, |(_, _, row)| row.call.as_ref().map(|call| call.as_str())))
-        .bind(column(&rows, |(_, _, row)| row.marks.decision))
-        .bind(column(&rows, |(_, _, row)| row.marks.allow))
-        .bind(column(&rows, |(_, _, row)| row.marks.dispatch_attempt.map(i64::from)))
-        .bind(column(&rows, |(_, _, row)| row.marks.terminal))
-        .bind(column(&rows, |(_, _, row)| row.input_id.as_ref().map(|input| input.as_str())))
-        .bind(column(&rows, |(_, _, row)| row.recorded_at.as_micros()))
-        .bind(column(&rows, |(_, _, row)| row.header.as_slice()))
-        .bind(column(&rows, |(_, _, row)| row.payload.as_slice()))
-        .bind(column(&rows, |(_, _, row)| row.prev_hash.as_slice()))
-        .bind(column(&rows, |(_, _, row)| row.hash.as_slice()))
+        .bind(column(&rows, |(_, _, row)| int(row.epoch)));
+    let query = bind_rows(query, rows.iter().map(|(_, _, row)| *row))
         .bind(column(&keys, |(of, _, _)| *of))
         .bind(column(&keys, |(_, append, _)| append.tenant.as_str()))
         .bind(column(&keys, |(_, append, _)| append.session.uuid()))
@@ -96,8 +83,4 @@ pub(super) async fn append(pool: &PgPool, appends: &[&Arc<Append>]) -> Result<Ve
 fn placed<'a, T>(appends: &[&'a Arc<Append>], parts: fn(&'a Append) -> &'a Vec<T>) -> Vec<(i64, &'a Append, &'a T)> {
     let appends = (1..).zip(appends.iter().map(|append| &***append));
     appends.flat_map(|(of, append)| parts(append).iter().map(move |part| (of, append, part))).collect()
-}
-
-fn column<'a, T, V>(items: &'a [T], value: impl Fn(&'a T) -> V) -> Vec<V> {
-    items.iter().map(value).collect()
 }

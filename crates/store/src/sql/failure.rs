@@ -103,3 +103,12 @@ fn guard(code: &str, constraint: &str, message: &str) -> Option<Guard> {
         _ => return None,
     })
 }
+
+/// The same failure for each append of a batch that was lost as a whole.
+pub(crate) fn again(error: &StoreError) -> StoreError {
+    let text = error.to_string();
+    match error {
+        StoreError::StorageFull(_) => StoreError::StorageFull(text.into()),
+        _ => StoreError::Unavailable(text.into()),
+    }
+}

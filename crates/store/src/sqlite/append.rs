@@ -13,7 +13,7 @@ use crate::error::{Guard, StoreError};
 use crate::fence::{Fence, Standing, judge};
 use crate::row::{Row, SESSION_CLOSED};
 use crate::sql::cells::Cells;
-use crate::sql::failure::{Failure, meaning, store_error};
+use crate::sql::failure::{Failure, again, meaning, store_error};
 use crate::sql::{Refused, Value, values};
 
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -94,15 +94,6 @@ pub(super) async fn append_many(pool: &SqlitePool, appends: &[Arc<Append>]) -> V
     match answers {
         Ok(answers) => answers,
         Err(error) => appends.iter().map(|_| Err(again(&error).into())).collect(),
-    }
-}
-
-/// The same failure for each append of a batch that was lost as a whole.
-fn again(error: &StoreError) -> StoreError {
-    let text = error.to_string();
-    match error {
-        StoreError::StorageFull(_) => StoreError::StorageFull(text.into()),
-        _ => StoreError::Unavailable(text.into()),
     }
 }
 
