@@ -1,7 +1,7 @@
 //! Calls that the server runs: what the tool is sent, what is kept of its answer, what is said when none came.
 
 use serde_json::{Value, json};
-use toolgate_tests::{Backend, FakeTool, TestServer};
+use toolgate_tests::{Backend, Caller, FakeModel, FakeTool, TestServer};
 
 /// A bundle whose model calls `tool` once and is done; `changes` go over the tool's contract.
 fn bundle(executor: &Value, changes: Value) -> Value {
@@ -136,4 +136,76 @@ async fn a_builtin_runs_inside() {
     let outcome = outcome(&bundle(&json!({"builtin": "echo"}), json!({}))).await;
     assert_eq!(outcome["status"], "ok");
     assert!(outcome["content"]["output"].to_string().contains("18446744073709551615"), "{outcome}");
+}
+
+/// A session that has called `work` once, of this class, and whose model thinks about the outcome.
+async fn thinking(backend: Backend, class: &str) -> (TestServer, Caller, FakeModel, String) {
+    let tool = FakeTool::ok().await;
+    let model = FakeModel::start(vec![FakeModel::calls(&[("work", r#"{"n":1}"#)]), FakeModel::text("over")]).await;
+    let mut bundle = bundle(&tool.executor("work"), json!({"class": class}));
+    bundle["models"]["m"] = model.entry();
+    let server = TestServer::start(backend).await;
+    let caller = server.tenant("acme").await;
+    caller.put_bundle(&bundle).await;
+    tool.hold();
+    let id = caller.open("default", "go").await;
+    tool.until_ran(1).await;
+    model.hold();
+    tool.release();
+    model.until_asked(2).await;
+    (server, caller, model, id)
+}
+
+#[tokio::test]
+async fn what_a_once_call_did_is_recorded_before_the_model_is_told() {
+    for backend in [Backend::Sqlite, Backend::Postgres] {
+        let (server, caller, model, id) = thinking(backend, "once").await;
+        assert_eq!(caller.events_of(&id, "call_ended").await.len(), 1);
+        model.release();
+        assert_eq!(caller.until_ended(&id, 1).await["run"]["ending"], "done");
+        caller.verified(&id).await;
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_may_wait_is_recorded_while_the_model_thinks() {
+    for backend in [Backend::Sqlite, Backend::Postgres] {
+        for class in ["read", "idempotent"] {
+            let (server, caller, model, id) = thinking(backend, class).await;
+            // The events are read from the log, so that this asks for the durable ones.
+            caller.until_events(&id, "call_ended", 1).await;
+            let session = caller.session(&id).await;
+            assert_eq!(session["status"], "running", "{session:#}");
+            model.release();
+            assert_eq!(caller.until_ended(&id, 1).await["run"]["ending"], "done");
+            caller.verified(&id).await;
+            server.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_of_an_outcome_only_when_it_is_recorded() {
+    for backend in [Backend::Sqlite, Backend::Postgres] {
+        let (server, caller, model, id) = thinking(backend, "read").await;
+        let session = caller.session(&id).await;
+        let shown = session["head_seq"].as_u64().unwrap();
+        let events = caller.events(&id).await;
+        assert!(events.len() as u64 >= shown, "shown up to {shown}, {} recorded", events.len());
+        model.release();
+        caller.until_ended(&id, 1).await;
+        caller.verified(&id).await;
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_leaves_no_outcome_behind_that_may_wait() {
+    let (mut server, caller, _model, id) = thinking(Backend::Sqlite, "read").await;
+    server.restart().await;
+    let caller = caller.at(server.url());
+    let ended = caller.events_of(&id, "call_ended").await;
+    assert_eq!(ended.len(), 1, "{ended:#?}");
+    server.stop().await;
 }

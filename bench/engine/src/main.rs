@@ -1,7 +1,12 @@
 //! Sessions of ten steps through the public API of a real server, at several concurrencies, on each database, and what the
 //! machine allows beside it: a server whose log is memory, and the raw append of the same rows. What is not here: the
 //! parts (one module each), the reading of the figures (`bench/README.md`).
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a benchmark reads the clock, prints, and fails loudly")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark reads the clock, prints, and fails loudly"
+)]
 
 mod load;
 mod model;

@@ -8,7 +8,7 @@ use crate::event::{
     BallotReceived, ConsensusDecided, ConsensusResult, Event, Limits, OutcomeRefused, Recorded, RunEnded, RunStarted,
     SessionOpened, StepEnded,
 };
-use crate::id::CallId;
+use crate::id::{CallId, InputId};
 use crate::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs, ProposedCall};
 use crate::reason::RejectReason;
 use crate::session::{Awaited, Call, CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, Session};
@@ -26,12 +26,18 @@ use call::{call_acknowledged, call_decided, call_dispatched, call_ended};
 /// Folds one logged event: `apply`, and what only the log knows of it (epoch, input id).
 pub fn fold(session: &mut Session, recorded: &Recorded) {
     apply(session, &recorded.event);
-    session.epoch = recorded.epoch;
-    if let Some(id) = &recorded.input_id {
+    place(session, recorded.seq, recorded.epoch, recorded.input_id.as_ref());
+}
+
+/// The part of [`fold`] that [`apply`] leaves out: the place in the log of an event that is applied already, and the input it
+/// records.
+pub fn place(session: &mut Session, seq: u64, epoch: u64, input_id: Option<&InputId>) {
+    session.epoch = epoch;
+    if let Some(id) = input_id {
         if session.recent_inputs.len() >= REMEMBERED_INPUTS {
             session.recent_inputs.pop_front();
         }
-        session.recent_inputs.push_back((id.clone(), recorded.seq));
+        session.recent_inputs.push_back((id.clone(), seq));
     }
 }
 

@@ -69,10 +69,16 @@ pub enum Reply {
 /// Decides one input against the state and the pinned bundle.
 #[must_use]
 pub fn decide(session: &Session, bundle: &Bundle, stamped: &Stamped) -> Decided {
+    decide_and_apply(session, bundle, stamped).0
+}
+
+/// [`decide`], and the state with the events applied: for an owner, which would else copy and apply once more.
+#[must_use]
+pub fn decide_and_apply(session: &Session, bundle: &Bundle, stamped: &Stamped) -> (Decided, Session) {
     if let Some((_, seq)) =
         stamped.id.as_ref().and_then(|id| session.recent_inputs.iter().find(|(known, _)| known == id))
     {
-        return Decided { events: Vec::new(), reply: Reply::Already { seq: *seq } };
+        return (Decided { events: Vec::new(), reply: Reply::Already { seq: *seq } }, session.clone());
     }
     let mut draft = Draft { session: session.clone(), bundle, at: stamped.at, events: Vec::new() };
     let reply = match (&stamped.input, session.closed, session.opened.is_some()) {
@@ -96,7 +102,7 @@ pub fn decide(session: &Session, bundle: &Bundle, stamped: &Stamped) -> Decided 
         (Input::Close(stop), false, true) => stop::close(&mut draft, stop),
     };
     let reply = reply.unwrap_or_else(Reply::Refused);
-    Decided { events: draft.events, reply }
+    (Decided { events: draft.events, reply }, draft.session)
 }
 
 /// A working copy of the state and the events that led to it.

@@ -40,10 +40,11 @@ mod decide;
 mod outstanding;
 mod verify;
 
-pub use apply::{apply, fold};
+pub use apply::{apply, fold, place};
 pub use decide::budget::{BUDGET_REASON, RAISE_TOOL};
 pub use decide::{
-    Decided, MAX_ATTEMPTS, MAX_CALLS_PER_STEP, MAX_REFUSALS_RECORDED, Reply, approval_digest, decide, revocable,
+    Decided, MAX_ATTEMPTS, MAX_CALLS_PER_STEP, MAX_REFUSALS_RECORDED, Reply, approval_digest, decide, decide_and_apply,
+    revocable,
 };
 pub use outstanding::{Effect, Order, SERVER_GRACE_MS, next_wake, outstanding};
 pub use verify::{Divergence, Verified, verify};

@@ -41,6 +41,30 @@ pub struct Append {
     pub security: Vec<SecurityRow>,
 }
 
+impl Append {
+    /// Both as one: this one's rows, then the next one's, which were made to follow them. The next one alone may carry an
+    /// answer to a request.
+    #[must_use]
+    pub fn followed_by(mut self, next: Self) -> Self {
+        self.rows.extend(next.rows);
+        self.consumed_inbox.extend(next.consumed_inbox);
+        self.idempotency = next.idempotency.or(self.idempotency);
+        self.outbox.extend(next.outbox);
+        self.projection = next.projection;
+        self.approvals.retain(|known| next.approvals.iter().all(|newer| newer.id != known.id));
+        self.approvals.extend(next.approvals);
+        self.blobs.extend(next.blobs);
+        // A key that lives and dies in one append is never stored.
+        let (unstored, stored): (Vec<_>, Vec<_>) =
+            next.destroyed_keys.into_iter().partition(|gone| self.new_keys.iter().any(|key| key.id == *gone));
+        self.new_keys.retain(|key| !unstored.contains(&key.id));
+        self.new_keys.extend(next.new_keys);
+        self.destroyed_keys.extend(stored);
+        self.security.extend(next.security);
+        self
+    }
+}
+
 /// The session as lists show it, kept beside the log in the same transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Projection {
@@ -185,4 +209,84 @@ pub enum TakenOver {
         /// The epoch of the session.
         epoch: u64,
     },
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+mod tests {
+    use super::*;
+    use crate::keys::{ContentKey, MasterKey};
+
+    const EMPTY: [u8; 32] = [0; 32];
+
+    fn session() -> SessionId {
+        SessionId::from_uuid(uuid::Uuid::from_u128(7))
+    }
+
+    fn append(rows: u64, status: &str) -> Append {
+        let row = |seq| Row {
+            seq,
+            epoch: 1,
+            kind: "ticked".to_owned(),
+            run: None,
+            step: None,
+            call: None,
+            marks: crate::row::Marks::NONE,
+            input_id: None,
+            recorded_at: Timestamp(0),
+            header: Vec::new(),
+            payload: Vec::new(),
+            prev_hash: EMPTY,
+            hash: EMPTY,
+        };
+        Append {
+            tenant: TenantId::new("acme").unwrap(),
+            session: session(),
+            epoch: 1,
+            expected_head: 4,
+            rows: (0..rows).map(row).collect(),
+            consumed_inbox: Vec::new(),
+            idempotency: None,
+            outbox: Vec::new(),
+            projection: Projection {
+                status: status.to_owned(),
+                active: true,
+                profile: None,
+                ending: None,
+                pending_approvals: 0,
+                updated_at: Timestamp(0),
+                next_wake_at: None,
+                title: None,
+            },
+            approvals: Vec::new(),
+            blobs: Vec::new(),
+            new_keys: Vec::new(),
+            destroyed_keys: Vec::new(),
+            security: Vec::new(),
+        }
+    }
+
+    fn key(name: &str) -> WrappedKey {
+        let master = MasterKey::from_bytes([1; 32]);
+        let id = KeyId::parse(name).unwrap();
+        master.wrap(&TenantId::new("acme").unwrap(), session(), id, &ContentKey::generate().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn two_appends_are_one_at_the_place_of_the_first_with_the_state_of_the_second() {
+        let both = append(1, "running").followed_by(append(2, "idle"));
+        assert_eq!(both.expected_head, 4);
+        assert_eq!(both.rows.len(), 3);
+        assert_eq!(both.projection.status, "idle");
+    }
+
+    #[test]
+    fn a_key_that_ends_before_it_was_stored_is_neither_stored_nor_destroyed() {
+        let (lives, dies, old) = (key("call_lives"), key("call_dies"), KeyId::parse("call_old").unwrap());
+        let first = Append { new_keys: vec![lives.clone(), dies.clone()], ..append(1, "running") };
+        let second = Append { destroyed_keys: vec![dies.id.clone(), old.clone()], ..append(1, "running") };
+        let both = first.followed_by(second);
+        assert_eq!(both.new_keys, [lives]);
+        assert_eq!(both.destroyed_keys, [old]);
+    }
 }

@@ -1,4 +1,4 @@
-//! A session with its log, driven the way the server drives it: decide, append, apply. What is not here: where inputs
+//! A session with its log, driven the way the server drives it: decide_and_apply, place, append, apply. What is not here: where inputs
 //! come from (`script`, `properties`).
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use toolgate_core::id::{CallId, InputId, SessionId};
 use toolgate_core::input::{Input, Stamped};
 use toolgate_core::session::{CallState, Session};
 use toolgate_core::time::Timestamp;
-use toolgate_core::{Decided, Verified, decide, fold, outstanding, verify};
+use toolgate_core::{Decided, Verified, decide_and_apply, fold, outstanding, place, verify};
 
 /// When every test session starts.
 pub(crate) const START: Timestamp = Timestamp(1_750_000_000_000_000);
@@ -33,11 +33,16 @@ impl World {
 
     /// Decides an input and, when something follows, appends and folds it.
     pub(crate) fn send(&mut self, id: Option<InputId>, input: Input) -> Decided {
-        let decided = decide(&self.session, &self.bundle, &Stamped { at: self.now, id: id.clone(), input });
+        let stamped = Stamped { at: self.now, id: id.clone(), input };
+        let (decided, mut drafted) = decide_and_apply(&self.session, &self.bundle, &stamped);
+        if !decided.events.is_empty() {
+            place(&mut drafted, self.session.head + 1, self.epoch, id.as_ref());
+        }
         for (place, event) in decided.events.iter().enumerate() {
             assert_eq!(event.is_input(), place == 0, "a batch is one input and what follows from it: {event:?}");
             self.append(id.clone().filter(|_| place == 0), event.clone());
         }
+        assert_eq!(drafted, self.session, "the state that comes with a decision is the one that its events fold to");
         decided
     }
 

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use toolgate_core::bundle::Bundle;
-use toolgate_core::event::Recorded;
+use toolgate_core::event::{CallEnd, Event, Recorded};
+use toolgate_core::id::InputId;
 use toolgate_core::input::{ClientAttached, Input, OutcomeReport, Stamped};
 use toolgate_core::session::{Session, Status};
 use toolgate_core::time::Timestamp;
-use toolgate_core::{Decided, Reply, decide, fold, next_wake};
-use toolgate_store::{Blob, IdempotencyRow};
+use toolgate_core::{Decided, Effect, Reply, decide_and_apply, next_wake};
+use toolgate_store::chain::Position;
+use toolgate_store::{Append, Blob, IdempotencyRow};
 
 use super::attached::Attached;
 use super::deps::Deps;
@@ -30,6 +32,9 @@ use crate::failure::Failure;
 
 /// How long an idempotency answer is kept.
 const ANSWER_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// How long an outcome that may wait is held back for the session's next append.
+const HELD_AT_MOST: Duration = Duration::from_millis(10);
 
 /// Why an actor has stopped.
 #[derive(Debug)]
@@ -56,6 +61,39 @@ pub(super) struct Actor<'a> {
     head: &'a watch::Sender<u64>,
     effects: Effects,
     attached: Option<Attached>,
+    /// When rows that are held back must be appended by themselves.
+    held_until: Option<tokio::time::Instant>,
+}
+
+/// What was decided and is not recorded yet.
+struct Draft {
+    events: Vec<Event>,
+    input_id: Option<InputId>,
+    at: Timestamp,
+    first_seq: u64,
+    /// The state with the events.
+    after: Arc<Session>,
+}
+
+impl Draft {
+    fn batch<'b>(
+        &'b self,
+        before: &'b Session,
+        bundle: &'b Bundle,
+        blobs: Vec<Blob>,
+        idempotency: Option<IdempotencyRow>,
+    ) -> Batch<'b> {
+        Batch {
+            events: &self.events,
+            input_id: self.input_id.clone(),
+            at: self.at,
+            before,
+            after: &self.after,
+            bundle,
+            blobs,
+            idempotency,
+        }
+    }
 }
 
 /// What a batch became, for its sender.
@@ -71,7 +109,13 @@ impl<'a> Actor<'a> {
         head.send_replace(loaded.state.head);
         Self {
             deps,
-            journal: Journal { tenant: key.0.clone(), session: key.1, codec: loaded.codec, next: loaded.next },
+            journal: Journal {
+                tenant: key.0.clone(),
+                session: key.1,
+                codec: loaded.codec,
+                next: loaded.next,
+                held: None,
+            },
             state: Arc::new(loaded.state),
             bundle: loaded.bundle,
             alias: loaded.alias,
@@ -80,6 +124,7 @@ impl<'a> Actor<'a> {
             head,
             effects: Effects::new(Arc::clone(deps), key.0, key.1),
             attached: None,
+            held_until: None,
         }
     }
 
@@ -99,12 +144,13 @@ impl<'a> Actor<'a> {
             let idle = self.may_unload();
             let stopping = self.deps.stopping.is_cancelled();
             if stopping && !self.effects.running_tool() {
-                return Exit::Stopped;
+                return self.settled().await.map_or_else(|exit| exit, |()| Exit::Stopped);
             }
+            let held_until = self.held_until;
             let step = tokio::select! {
                 received = mail.recv() => match received {
                     Some(received) => self.receive(received).await,
-                    None => return Exit::Unloaded,
+                    None => return self.settled().await.map_or_else(|exit| exit, |()| Exit::Unloaded),
                 },
                 Some(done) = self.effects.next() => self.finished(done).await,
                 () = gone(self.attached.as_mut()) => {
@@ -113,6 +159,9 @@ impl<'a> Actor<'a> {
                 }
                 () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {
                     self.internal(Input::Tick, Vec::new()).await
+                }
+                () = tokio::time::sleep_until(held_until.unwrap_or_else(tokio::time::Instant::now)), if held_until.is_some() => {
+                    self.settled().await
                 }
                 () = tokio::time::sleep(self.deps.settings.idle_after), if idle => return Exit::Unloaded,
                 () = self.deps.stopping.cancelled(), if !stopping => Ok(()),
@@ -138,6 +187,11 @@ impl<'a> Actor<'a> {
     }
 
     async fn receive(&mut self, mail: Mail) -> Result<(), Exit> {
+        // Nobody is told what is not durable.
+        if let Err((failure, exit)) = self.flush().await {
+            mail.fail(failure);
+            return Err(exit);
+        }
         match mail {
             Mail::Wake => Ok(()),
             Mail::Snapshot(reply) => {
@@ -171,9 +225,9 @@ impl<'a> Actor<'a> {
             }
             Ok(Committed::Refused(refusal)) => (Err(Failure::Refused(refusal)), None),
             Err((Failure::Repeated { seq }, exit)) => {
-                (Ok(Taken { snapshot: self.snapshot(), events: Vec::new(), already: Some(seq) }), exit)
+                (Ok(Taken { snapshot: self.snapshot(), events: Vec::new(), already: Some(seq) }), Some(exit))
             }
-            Err((failure, exit)) => (Err(failure), exit),
+            Err((failure, exit)) => (Err(failure), Some(exit)),
         };
         // Whoever asked may be gone; the effect is durable all the same.
         let _ = reply.send(answer);
@@ -183,18 +237,23 @@ impl<'a> Actor<'a> {
     /// An input of the server's own: ticks, answers of models, outcomes of tools.
     async fn internal(&mut self, input: Input, blobs: Vec<Blob>) -> Result<(), Exit> {
         let stamped = Stamped { at: self.deps.clock.now(), id: None, input };
-        match self.commit(stamped, blobs, None).await {
-            Ok(_) => Ok(()),
-            Err((failure, exit)) => {
-                tracing::error!(session = %self.state.id, error = %failure, "an input could not be recorded");
-                exit.map_or(Ok(()), Err)
-            }
-        }
+        self.commit(stamped, blobs, None).await.map(drop).map_err(|failed| self.unrecorded(failed))
     }
 
     async fn finished(&mut self, done: Done) -> Result<(), Exit> {
+        let repeatable = done.is_repeatable(&self.bundle);
         let (input, blobs) = done.into_input(&self.journal.codec);
-        self.internal(input, blobs).await
+        let stamped = Stamped { at: self.deps.clock.now(), id: None, input };
+        let (_, Some(draft)) = self.draft(&stamped) else { return Ok(()) };
+        if repeatable && self.may_wait(&draft) {
+            return self.hold(draft, blobs).map_err(|failed| self.unrecorded(failed));
+        }
+        self.record(draft, blobs, None).await.map(drop).map_err(|failed| self.unrecorded(failed))
+    }
+
+    fn unrecorded(&self, (failure, exit): (Failure, Exit)) -> Exit {
+        tracing::error!(session = %self.state.id, error = %failure, "an input could not be recorded");
+        exit
     }
 
     /// Decides an input, appends what follows, folds it. An exit means that the state in memory must be forgotten.
@@ -203,66 +262,111 @@ impl<'a> Actor<'a> {
         stamped: Stamped,
         blobs: Vec<Blob>,
         idempotency: Option<&Idempotency>,
-    ) -> Result<Committed, (Failure, Option<Exit>)> {
-        let Decided { events, reply } = decide(&self.state, &self.bundle, &stamped);
-        if events.is_empty() {
+    ) -> Result<Committed, (Failure, Exit)> {
+        let (reply, draft) = self.draft(&stamped);
+        let Some(draft) = draft else {
             return Ok(match reply {
                 Reply::Already { seq } => Committed::Already { seq },
                 Reply::Refused(refusal) => Committed::Refused(refusal),
                 Reply::Accepted | Reply::Unchanged => Committed::Taken { events: Vec::new() },
             });
-        }
-        let mut after = Session::clone(&self.state);
-        for event in &events {
-            toolgate_core::apply(&mut after, event);
-        }
+        };
         let refused = matches!(reply, Reply::Refused(_));
-        let answer = idempotency.filter(|_| !refused).map(|wanted| self.answer(wanted, &after, stamped.at));
-        let batch = Batch {
-            events: &events,
-            input_id: stamped.id.clone(),
-            at: stamped.at,
-            before: &self.state,
-            after: &after,
-            bundle: &self.bundle,
-            blobs,
-            idempotency: answer,
-        };
-        let first_seq = match self.journal.append(self.deps, batch).await {
-            Ok(Written::Durable { first_seq }) => first_seq,
-            // The codec has gone on to rows that were never written: load again before anything else.
-            Ok(Written::Duplicate { seq }) => {
-                return Err((Failure::Repeated { seq }, Some(Exit::Failed)));
-            }
-            Ok(Written::KeyTaken) => return Err((Failure::IdempotencyReused, Some(Exit::Failed))),
-            Ok(Written::Lost) => return Err((Failure::Busy, Some(Exit::Lost))),
-            Err(failure) => return Err((failure, Some(Exit::Failed))),
-        };
-        let recorded = self.fold(events, &stamped, first_seq);
+        let answer = idempotency.filter(|_| !refused).map(|wanted| self.answer(wanted, &draft));
+        let recorded = self.record(draft, blobs, answer).await?;
         Ok(match reply {
             Reply::Refused(refusal) => Committed::Refused(refusal),
             Reply::Accepted | Reply::Unchanged | Reply::Already { .. } => Committed::Taken { events: recorded },
         })
     }
 
-    fn fold(&mut self, events: Vec<toolgate_core::event::Event>, stamped: &Stamped, first_seq: u64) -> Vec<Recorded> {
-        let epoch = self.journal.next.epoch;
-        let state = Arc::make_mut(&mut self.state);
-        let mut recorded = Vec::with_capacity(events.len());
-        for (idx, event) in (0_u64..).zip(events) {
-            let input_id = stamped.id.clone().filter(|_| idx == 0);
-            let one = Recorded { seq: first_seq + idx, epoch, at: stamped.at, input_id, event };
-            fold(state, &one);
-            recorded.push(one);
+    /// What an input leads to; nothing if there is nothing to record.
+    fn draft(&self, stamped: &Stamped) -> (Reply, Option<Draft>) {
+        let (Decided { events, reply }, mut after) = decide_and_apply(&self.state, &self.bundle, stamped);
+        if events.is_empty() {
+            return (reply, None);
         }
-        self.updated_at = stamped.at;
-        self.head.send_replace(self.state.head);
-        recorded
+        let Position { seq, epoch, .. } = self.journal.next;
+        toolgate_core::place(&mut after, seq, epoch, stamped.id.as_ref());
+        let input_id = stamped.id.clone();
+        (reply, Some(Draft { events, input_id, at: stamped.at, first_seq: seq, after: Arc::new(after) }))
     }
 
-    fn answer(&self, wanted: &Idempotency, after: &Session, at: Timestamp) -> IdempotencyRow {
-        let snapshot = Snapshot { state: Arc::new(after.clone()), updated_at: at, ..self.snapshot() };
-        idempotency_row(wanted, &snapshot, at)
+    /// Appends a draft, with what was held back before it, and takes its state.
+    async fn record(
+        &mut self,
+        draft: Draft,
+        blobs: Vec<Blob>,
+        idempotency: Option<IdempotencyRow>,
+    ) -> Result<Vec<Recorded>, (Failure, Exit)> {
+        let batch = draft.batch(&self.state, &self.bundle, blobs, idempotency);
+        let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
+        self.append(append).await?;
+        let recorded = self.take(draft);
+        self.head.send_replace(self.state.head);
+        Ok(recorded)
+    }
+
+    /// Whether the outcomes of a draft may wait for the next append (ruling 7 of the design): nothing follows from them but
+    /// the next question to the model.
+    fn may_wait(&self, draft: &Draft) -> bool {
+        let outcome =
+            |event: &Event| matches!(event, Event::CallEnded(ended) if matches!(ended.end, CallEnd::Outcome(_)));
+        let wanted = toolgate_core::outstanding(&draft.after, &self.bundle);
+        draft.events.iter().all(outcome)
+            && !wanted.is_empty()
+            && wanted.iter().all(|effect| matches!(effect, Effect::AskModel { .. }))
+    }
+
+    /// Takes the state of a draft that is appended with whatever comes next, or by itself a little later. Until then nobody
+    /// outside is told of it.
+    fn hold(&mut self, draft: Draft, blobs: Vec<Blob>) -> Result<(), (Failure, Exit)> {
+        let batch = draft.batch(&self.state, &self.bundle, blobs, None);
+        let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
+        self.journal.hold(append);
+        self.take(draft);
+        self.held_until = Some(tokio::time::Instant::now() + HELD_AT_MOST);
+        Ok(())
+    }
+
+    /// [`Self::flush`], where nobody waits for an answer.
+    async fn settled(&mut self) -> Result<(), Exit> {
+        self.flush().await.map_err(|failed| self.unrecorded(failed))
+    }
+
+    /// Makes durable what was held back.
+    async fn flush(&mut self) -> Result<(), (Failure, Exit)> {
+        let Some(held) = self.journal.release() else { return Ok(()) };
+        self.append(held).await?;
+        self.head.send_replace(self.state.head);
+        Ok(())
+    }
+
+    /// Whatever is not durable after this has made the codec go on to rows that were never written: load again before
+    /// anything else.
+    async fn append(&mut self, append: Append) -> Result<(), (Failure, Exit)> {
+        self.held_until = None;
+        match Journal::append(self.deps, append).await {
+            Ok(Written::Durable) => Ok(()),
+            Ok(Written::Duplicate { seq }) => Err((Failure::Repeated { seq }, Exit::Failed)),
+            Ok(Written::KeyTaken) => Err((Failure::IdempotencyReused, Exit::Failed)),
+            Ok(Written::Lost) => Err((Failure::Busy, Exit::Lost)),
+            Err(failure) => Err((failure, Exit::Failed)),
+        }
+    }
+
+    fn take(&mut self, draft: Draft) -> Vec<Recorded> {
+        let Draft { events, mut input_id, at, first_seq, after } = draft;
+        let epoch = after.epoch;
+        self.state = after;
+        self.updated_at = at;
+        let record = |(seq, event)| Recorded { seq, epoch, at, input_id: input_id.take(), event };
+        (first_seq..).zip(events).map(record).collect()
+    }
+
+    fn answer(&self, wanted: &Idempotency, draft: &Draft) -> IdempotencyRow {
+        let snapshot = Snapshot { state: Arc::clone(&draft.after), updated_at: draft.at, ..self.snapshot() };
+        idempotency_row(wanted, &snapshot, draft.at)
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -292,7 +396,7 @@ impl<'a> Actor<'a> {
                 self.attached = Some(attached);
                 (Ok(attachment), None)
             }
-            Err((failure, exit)) => (Err(AttachRefused::Failed(failure)), exit),
+            Err((failure, exit)) => (Err(AttachRefused::Failed(failure)), Some(exit)),
         };
         let gave: Result<(), Result<Attachment, AttachRefused>> = reply.send(answer);
         if gave.is_err() {

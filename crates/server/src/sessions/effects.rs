@@ -14,6 +14,7 @@ use toolgate_core::input::{
 use toolgate_core::output::OutcomeStatus;
 use toolgate_core::proposal::{Ballot, ProviderFailure, Usage};
 use toolgate_core::session::Session;
+use toolgate_core::tool::ToolClass;
 use toolgate_core::{Effect, Order};
 use toolgate_store::{Blob, Codec};
 
@@ -52,6 +53,12 @@ pub(super) enum Done {
 }
 
 impl Done {
+    /// Whether it is the outcome of a call that may be sent again when the outcome is lost.
+    pub(super) fn is_repeatable(&self, bundle: &Bundle) -> bool {
+        let Self::Tool(order, _) = self else { return false };
+        bundle.tool(&order.tool).is_some_and(|tool| tool.def.class != ToolClass::Once)
+    }
+
     /// The input it is, and the contents too large for a row.
     pub(super) fn into_input(self, codec: &Codec) -> (Input, Vec<Blob>) {
         match self {

@@ -35,6 +35,8 @@ pub(super) struct Journal {
     pub(super) session: SessionId,
     pub(super) codec: Codec,
     pub(super) next: Position,
+    /// Rows that are made and go with the next append.
+    pub(super) held: Option<Append>,
 }
 
 /// A batch: what was decided and what belongs to it.
@@ -53,8 +55,8 @@ pub(super) struct Batch<'a> {
 
 /// What became of a batch.
 pub(super) enum Written {
-    /// Durable; the first row has this sequence number.
-    Durable { first_seq: u64 },
+    /// Durable.
+    Durable,
     /// An input of it is in the log already.
     Duplicate { seq: u64 },
     /// The idempotency key has another answer by now.
@@ -118,9 +120,9 @@ impl Journal {
     ) -> Result<(Self, Created), Failure> {
         let (codec, key) = Codec::create(tenant.clone(), session, deps.master.clone())
             .map_err(|error| Failure::Internal(error.to_string()))?;
-        let mut journal = Self { tenant: tenant.clone(), session, codec, next: Position::FIRST };
+        let mut journal = Self { tenant: tenant.clone(), session, codec, next: Position::FIRST, held: None };
         let created_at = new.batch.at;
-        let (append, next) = journal.compose(new.batch, Some(key))?;
+        let append = journal.compose(new.batch, Some(key))?;
         let new_session = Arc::new(NewSession {
             alias: new.alias,
             body_fingerprint: new.fingerprint,
@@ -130,7 +132,6 @@ impl Journal {
             append,
         });
         let created = repeat(deps, || deps.store.create_session(Arc::clone(&new_session))).await?;
-        journal.next = next;
         Ok((journal, created))
     }
 
@@ -149,24 +150,9 @@ impl Journal {
         }
     }
 
-    /// Appends a batch and says what became of it. After an error nothing is known: forget the session's state.
-    pub(super) async fn append(&mut self, deps: &Deps, batch: Batch<'_>) -> Result<Written, Failure> {
-        let first_seq = self.next.seq;
-        let (append, next) = self.compose(batch, None)?;
-        let append = Arc::new(append);
-        let answer = repeat(deps, || deps.lanes.append(Arc::clone(&append))).await?;
-        Ok(match answer {
-            Appended::Ok { .. } | Appended::Already { .. } => {
-                self.next = next;
-                Written::Durable { first_seq }
-            }
-            Appended::DuplicateInput { seq, .. } => Written::Duplicate { seq },
-            Appended::IdempotencyConflict => Written::KeyTaken,
-            Appended::Stale { .. } | Appended::Fenced { .. } => Written::Lost,
-        })
-    }
-
-    fn compose(&mut self, batch: Batch<'_>, first_key: Option<WrappedKey>) -> Result<(Append, Position), Failure> {
+    /// Makes the append of a batch, with the rows that are held back before its own. The journal goes on behind them: unless
+    /// all of it becomes durable, the session must be loaded again.
+    pub(super) fn compose(&mut self, batch: Batch<'_>, first_key: Option<WrappedKey>) -> Result<Append, Failure> {
         let expected_head = self.next.seq - 1;
         let epoch = self.next.epoch;
         let internal = |error: toolgate_store::CodecError| Failure::Internal(error.to_string());
@@ -174,6 +160,7 @@ impl Journal {
         let outbox = observed(&batch, self.next.seq);
         let encoded =
             self.codec.encode(batch.events, batch.input_id.as_ref(), batch.at, self.next).map_err(internal)?;
+        self.next = encoded.next;
         let append = Append {
             tenant: self.tenant.clone(),
             session: self.session,
@@ -190,7 +177,32 @@ impl Journal {
             destroyed_keys: encoded.destroyed_keys,
             security: security(self.session, batch.after, batch.events, batch.at),
         };
-        Ok((append, encoded.next))
+        Ok(match self.held.take() {
+            Some(held) => held.followed_by(append),
+            None => append,
+        })
+    }
+
+    /// Keeps an append back, to go with the next.
+    pub(super) fn hold(&mut self, append: Append) {
+        self.held = Some(append);
+    }
+
+    /// What was kept back.
+    pub(super) const fn release(&mut self) -> Option<Append> {
+        self.held.take()
+    }
+
+    /// Appends and says what became of it. After an error nothing is known: forget the session's state.
+    pub(super) async fn append(deps: &Deps, append: Append) -> Result<Written, Failure> {
+        let append = Arc::new(append);
+        let answer = repeat(deps, || deps.lanes.append(Arc::clone(&append))).await?;
+        Ok(match answer {
+            Appended::Ok { .. } | Appended::Already { .. } => Written::Durable,
+            Appended::DuplicateInput { seq, .. } => Written::Duplicate { seq },
+            Appended::IdempotencyConflict => Written::KeyTaken,
+            Appended::Stale { .. } | Appended::Fenced { .. } => Written::Lost,
+        })
     }
 }
 

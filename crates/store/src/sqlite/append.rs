@@ -1,6 +1,6 @@
 //! Writing the log on SQLite: one immediate transaction each, on the one writer connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePool;
@@ -11,7 +11,7 @@ use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::chain::GENESIS;
 use crate::error::{Guard, StoreError};
 use crate::fence::{Fence, Standing, judge};
-use crate::row::{Row, SESSION_CLOSED};
+use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
 use crate::sql::cells::Cells;
 use crate::sql::failure::{Failure, again, meaning, store_error};
 use crate::sql::{Refused, Value, values};
@@ -83,13 +83,17 @@ async fn append_one(writer: &mut SqliteConnection, append: &Append) -> Result<Ap
     Ok(answer)
 }
 
-/// Applies several appends in one transaction, each behind its own savepoint, so that they share one flush.
+/// Applies several appends in one transaction, so that they share one flush.
 pub(super) async fn append_many(pool: &SqlitePool, appends: &[Arc<Append>]) -> Vec<Result<Appended, Refused>> {
     let mut writer = match pool.acquire().await.map_err(store_error) {
         Ok(writer) => writer,
         Err(error) => return appends.iter().map(|_| Err(again(&error).into())).collect(),
     };
-    let answers = batch(&mut writer, appends).await;
+    let answers = match smooth(&mut writer, appends).await {
+        Ok(None) => one_by_one(&mut writer, appends).await,
+        Ok(Some(answers)) => Ok(answers),
+        Err(error) => Err(error),
+    };
     give_back(writer, answers.as_ref().err()).await;
     match answers {
         Ok(answers) => answers,
@@ -97,7 +101,30 @@ pub(super) async fn append_many(pool: &SqlitePool, appends: &[Arc<Append>]) -> V
     }
 }
 
-async fn batch(
+/// The batch as it nearly always is: nothing in it is refused. Nothing is applied if one is.
+async fn smooth(
+    writer: &mut SqliteConnection,
+    appends: &[Arc<Append>],
+) -> Result<Option<Vec<Result<Appended, Refused>>>, StoreError> {
+    let mut tx = writer.begin_with(BEGIN).await.map_err(store_error)?;
+    let mut answers = Vec::with_capacity(appends.len());
+    for append in appends {
+        match apply(&mut tx, append).await {
+            Ok(answer) => answers.push(Ok(answer)),
+            // The whole batch is lost with its transaction.
+            Err(Refused::Failed(error)) if may_have_ended_the_transaction(&error) => return Err(error),
+            Err(_) => {
+                tx.rollback().await.map_err(store_error)?;
+                return Ok(None);
+            }
+        }
+    }
+    tx.commit().await.map_err(store_error)?;
+    Ok(Some(answers))
+}
+
+/// Each append behind its own savepoint, so that one that is refused leaves the others alone.
+async fn one_by_one(
     writer: &mut SqliteConnection,
     appends: &[Arc<Append>],
 ) -> Result<Vec<Result<Appended, Refused>>, StoreError> {
@@ -190,7 +217,7 @@ async fn take_over_one(writer: &mut SqliteConnection, take_over: &TakeOver) -> R
     ];
     let changed = bound(sql, values).execute(&mut *tx).await.map_err(store_error)?.rows_affected();
     if changed == 1 {
-        insert(&mut tx, tenant.as_str(), session.uuid(), row).await.map_err(only_store_error)?;
+        insert(&mut tx, tenant.as_str(), session.uuid(), std::slice::from_ref(row)).await.map_err(only_store_error)?;
         tx.commit().await.map_err(store_error)?;
         return Ok(TakenOver::Ok { head: row.seq, epoch: row.epoch });
     }
@@ -262,32 +289,35 @@ async fn stands(conn: &mut SqliteConnection, append: &Append) -> Result<bool, Re
 }
 
 async fn apply(conn: &mut SqliteConnection, append: &Append) -> Result<Appended, Refused> {
-    let Some(standing) = standing(conn, append).await? else {
-        return Err(StoreError::NoSuchSession.into());
-    };
-    match judge(&standing, append) {
-        Fence::Open => {}
-        Fence::Fenced => return Ok(Appended::Fenced { epoch: standing.epoch }),
-        Fence::Closed => return Err(StoreError::Guard(Guard::SessionClosed).into()),
-        Fence::Moved if stands(conn, append).await? => return Ok(Appended::Already { head: standing.head_seq }),
-        Fence::Moved => return Ok(Appended::Stale { head: standing.head_seq }),
+    if !move_head(conn, append).await? {
+        return unfit(conn, append).await;
     }
-    for row in &append.rows {
-        insert(conn, append.tenant.as_str(), append.session.uuid(), row).await?;
+    insert(conn, append.tenant.as_str(), append.session.uuid(), &append.rows).await?;
+    if append.rows.iter().any(|row| row.kind == SESSION_CLOSED) {
+        // Behind the rows: a trigger lets nothing but late facts into a session that is closed.
+        let sql = "UPDATE session SET closed = 1 WHERE tenant = $1 AND session = $2";
+        run(conn, sql, values![append.tenant.as_str(), append.session.uuid()]).await?;
     }
-    let head = append.rows.last().map_or(standing.head_seq, |row| row.seq);
-    let head_hash = append.rows.last().map_or(standing.head_hash, |row| row.hash);
-    let closes = append.rows.iter().any(|row| row.kind == SESSION_CLOSED);
+    beside(conn, append).await?;
+    let rows = u64::try_from(append.rows.len()).unwrap_or(u64::MAX);
+    Ok(Appended::Ok { head: append.expected_head.saturating_add(rows) })
+}
+
+/// Moves the session on, if it stands where the append expects it: the comparison of [`judge`], in the one statement that
+/// changes the row.
+async fn move_head(conn: &mut SqliteConnection, append: &Append) -> Result<bool, Refused> {
+    let (first, last) = (append.rows.first(), append.rows.last());
+    let late = append.rows.iter().all(|row| AFTER_CLOSE.contains(&row.kind.as_str()));
     let now = &append.projection;
-    let sql = "UPDATE session SET head_seq = $3, head_hash = $4, closed = closed OR $5, status = $6, active = $7, \
-         profile = $8, ending = $9, pending_approvals = $10, updated_at = $11, next_wake_at = $12, title = $13, \
-         title_key = $14 WHERE tenant = $1 AND session = $2";
+    let sql = "UPDATE session SET head_seq = $3, head_hash = coalesce($4, head_hash), status = $5, active = $6, \
+         profile = $7, ending = $8, pending_approvals = $9, updated_at = $10, next_wake_at = $11, title = $12, title_key = $13 \
+         WHERE tenant = $1 AND session = $2 AND epoch = $14 AND head_seq = $15 AND head_hash = coalesce($16, head_hash) \
+         AND (NOT closed OR $17)";
     let values = values![
         append.tenant.as_str(),
         append.session.uuid(),
-        int(head),
-        head_hash.as_slice(),
-        closes,
+        int(last.map_or(append.expected_head, |row| row.seq)),
+        Value::Bytes(last.map(|row| row.hash.to_vec())),
         now.status.as_str(),
         now.active,
         now.profile.as_ref().map(|profile| profile.as_str()),
@@ -297,38 +327,76 @@ async fn apply(conn: &mut SqliteConnection, append: &Append) -> Result<Appended,
         now.next_wake_at.map(|at| at.as_micros()),
         Value::Bytes(now.title.as_ref().map(|title| title.bytes.clone())),
         now.title.as_ref().map(|title| title.key.as_str()),
+        int(append.epoch),
+        int(append.expected_head),
+        Value::Bytes(first.map(|row| row.prev_hash.to_vec())),
+        late,
     ];
-    run(conn, sql, values).await?;
-    beside(conn, append).await?;
-    Ok(Appended::Ok { head })
+    Ok(run(conn, sql, values).await? == 1)
 }
 
-async fn insert(conn: &mut SqliteConnection, tenant: &str, session: uuid::Uuid, row: &Row) -> Result<(), Refused> {
-    let sql = "INSERT INTO event (tenant, session, seq, epoch, kind, run, step, call, decision, allow, dispatch_attempt, \
-         terminal, input_id, recorded_at, header, payload, prev_hash, hash) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
-    let values = values![
-        tenant,
-        session,
-        int(row.seq),
-        int(row.epoch),
-        row.kind.as_str(),
-        row.run.map(i64::from),
-        row.step.map(i64::from),
-        row.call.as_ref().map(|call| call.as_str()),
-        row.marks.decision,
-        row.marks.allow,
-        row.marks.dispatch_attempt.map(i64::from),
-        row.marks.terminal,
-        row.input_id.as_ref().map(|input| input.as_str()),
-        row.recorded_at.as_micros(),
-        row.header.as_slice(),
-        row.payload.as_slice(),
-        row.prev_hash.as_slice(),
-        row.hash.as_slice(),
-    ];
-    run(conn, sql, values).await.map(drop)
+/// Why an append does not fit its session.
+async fn unfit(conn: &mut SqliteConnection, append: &Append) -> Result<Appended, Refused> {
+    let Some(standing) = standing(conn, append).await? else {
+        return Err(StoreError::NoSuchSession.into());
+    };
+    match judge(&standing, append) {
+        Fence::Open => Err(StoreError::Invalid("an append that fits its session was not applied").into()),
+        Fence::Fenced => Ok(Appended::Fenced { epoch: standing.epoch }),
+        Fence::Closed => Err(StoreError::Guard(Guard::SessionClosed).into()),
+        Fence::Moved if stands(conn, append).await? => Ok(Appended::Already { head: standing.head_seq }),
+        Fence::Moved => Ok(Appended::Stale { head: standing.head_seq }),
+    }
 }
+
+/// Rows of one statement at most: few different statements are prepared, and the bound values stay within SQLite's limit.
+const ROWS_AT_ONCE: usize = 8;
+/// Values of one row.
+const COLUMNS: usize = 18;
+
+async fn insert(conn: &mut SqliteConnection, tenant: &str, session: uuid::Uuid, rows: &[Row]) -> Result<(), Refused> {
+    for rows in rows.chunks(ROWS_AT_ONCE) {
+        let Some(sql) = rows.len().checked_sub(1).and_then(|place| INSERTS.get(place)) else { continue };
+        let mut bound = Vec::with_capacity(rows.len() * COLUMNS);
+        for row in rows {
+            bound.extend(values![
+                tenant,
+                session,
+                int(row.seq),
+                int(row.epoch),
+                row.kind.as_str(),
+                row.run.map(i64::from),
+                row.step.map(i64::from),
+                row.call.as_ref().map(|call| call.as_str()),
+                row.marks.decision,
+                row.marks.allow,
+                row.marks.dispatch_attempt.map(i64::from),
+                row.marks.terminal,
+                row.input_id.as_ref().map(|input| input.as_str()),
+                row.recorded_at.as_micros(),
+                row.header.as_slice(),
+                row.payload.as_slice(),
+                row.prev_hash.as_slice(),
+                row.hash.as_slice(),
+            ]);
+        }
+        run(conn, sql, bound).await?;
+    }
+    Ok(())
+}
+
+/// The statements that insert 1, 2, ... rows.
+static INSERTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let statement = |rows: usize| {
+        let row = format!("({})", vec!["?"; COLUMNS].join(", "));
+        format!(
+            "INSERT INTO event (tenant, session, seq, epoch, kind, run, step, call, decision, allow, dispatch_attempt, \
+             terminal, input_id, recorded_at, header, payload, prev_hash, hash) VALUES {}",
+            vec![row; rows].join(", ")
+        )
+    };
+    (1..=ROWS_AT_ONCE).map(statement).collect()
+});
 
 /// Writes what stands beside the log.
 async fn beside(conn: &mut SqliteConnection, append: &Append) -> Result<(), Refused> {
