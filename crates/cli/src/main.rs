@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         output::error("a crypto provider was installed before this program's own");
         return ExitCode::FAILURE;
     }
+    let _armed = toolgate_server::crash::arm();
     let arguments = Arguments::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

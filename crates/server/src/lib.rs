@@ -7,6 +7,7 @@ pub mod caller;
 pub mod channel;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod error;
 pub mod failure;
 pub mod hooks;

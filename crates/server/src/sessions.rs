@@ -19,6 +19,7 @@ use toolgate_core::{Divergence, Order};
 use toolgate_store::{ApprovalBody, ApprovalRow, Created, IdempotencyKey, MasterKey, SessionKey, Store};
 
 use crate::caller::Caller;
+use crate::crash;
 use crate::failure::Failure;
 
 mod actor;
@@ -272,6 +273,7 @@ impl Sessions {
         let (journal, created) = Journal::create(deps, &caller.tenant, id, new).await?;
         match created {
             Created::Ok { .. } | Created::Already { .. } => {
+                crash::point("K1");
                 let key = SessionKey { tenant: caller.tenant.clone(), session: id };
                 self.registry.adopt(&key, journal.into_loaded(&snapshot));
                 Ok(Opened::Created(snapshot))

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::append::{Append, Appended};
+use crate::crash;
 use crate::error::StoreError;
 use crate::event_log::Store;
 
@@ -87,7 +88,7 @@ where
     while waiting.recv_many(&mut batch, MOST).await > 0 {
         let appends = batch.iter().map(|one| Arc::clone(&one.append)).collect();
         // A task of its own: a write that panics costs its own batch, not the lane.
-        let mut answers = tokio::spawn(write(appends)).await.unwrap_or_default().into_iter();
+        let mut answers = crash::reply(tokio::spawn(write(appends)).await.unwrap_or_default()).into_iter();
         for Waiting { append: _, answer } in batch.drain(..) {
             // Whoever is gone has no use for the answer; the append is written all the same.
             let _ = answer.send(answers.next().unwrap_or_else(|| Err(gone())));

@@ -7,6 +7,7 @@
 mod append;
 pub mod chain;
 mod codec;
+pub mod crash;
 mod error;
 mod event_log;
 mod fence;

@@ -9,6 +9,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPool
 use sqlx::{Connection, Postgres as Driver};
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::crash;
 use crate::error::StoreError;
 use crate::ledger::{Posting, Reserved};
 use crate::sql::cells::Cells;
@@ -159,6 +160,7 @@ async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
     let mut migrator = sqlx::migrate!("../../migrations/postgres");
     migrator.create_schema("toolgate");
     migrator.dangerous_set_table_name("toolgate.migration");
+    crash::in_migration(&migrator, pool).await.map_err(|error| StoreError::Migration(Box::new(error)))?;
     migrator.run(pool).await.map_err(|error| StoreError::Migration(Box::new(error)))
 }
 

@@ -12,6 +12,7 @@ use sqlx::sqlite::{
 };
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::crash;
 use crate::error::StoreError;
 use crate::ledger::{Posting, Reserved};
 use crate::sql::failure::store_error;
@@ -60,10 +61,12 @@ impl SqlStore<Sqlite> {
             .connect_with(options.clone())
             .await
             .map_err(store_error)?;
-        sqlx::migrate!("../../migrations/sqlite")
-            .run(&writer)
-            .await
-            .map_err(|error| StoreError::Migration(Box::new(error)))?;
+        let migrator = sqlx::migrate!("../../migrations/sqlite");
+        let migrated = async {
+            crash::in_migration(&migrator, &writer).await?;
+            migrator.run(&writer).await
+        };
+        migrated.await.map_err(|error| StoreError::Migration(Box::new(error)))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .test_before_acquire(false)

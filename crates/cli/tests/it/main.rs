@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stdout,
     reason = "tests fail loudly, and print the figures that `scripts/show` shows"
 )]
@@ -12,6 +13,7 @@ mod crash;
 mod demo;
 mod explain;
 mod health;
+mod kill;
 mod lint;
 mod logs;
 mod policy;

@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 
 use crate::app::App;
 use crate::caller::Caller;
+use crate::crash;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::headers;
 use crate::sessions::{Idempotency, Snapshot};
@@ -120,6 +121,7 @@ where
         route: operation.route.to_owned(),
         key,
     };
+    crash::point("K0");
     if let Some(row) = claim(app, &key, fingerprint).await? {
         return Ok(replay(operation, row));
     }

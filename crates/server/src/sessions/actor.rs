@@ -28,6 +28,7 @@ use super::load::Loaded;
 use super::mail::{AttachOrder, Mail};
 use super::output;
 use super::{AttachRefused, Attachment, Idempotency, Snapshot, Submission, Taken};
+use crate::crash;
 use crate::failure::Failure;
 
 /// How long an idempotency answer is kept.
@@ -229,6 +230,9 @@ impl<'a> Actor<'a> {
             }
             Err((failure, exit)) => (Err(failure), Some(exit)),
         };
+        if idempotency.is_some() {
+            crash::point("K1");
+        }
         // Whoever asked may be gone; the effect is durable all the same.
         let _ = reply.send(answer);
         exit.map_or(Ok(()), Err)
@@ -242,6 +246,7 @@ impl<'a> Actor<'a> {
 
     async fn finished(&mut self, done: Done) -> Result<(), Exit> {
         let repeatable = done.is_repeatable(&self.bundle);
+        done.crash_point();
         let (input, blobs) = done.into_input(&self.journal.codec);
         let stamped = Stamped { at: self.deps.clock.now(), id: None, input };
         let (_, Some(draft)) = self.draft(&stamped) else { return Ok(()) };

@@ -10,6 +10,7 @@ use toolgate_core::transcript;
 use toolgate_proposers::classifier::{ClassifyAsk, ClassifyFailure};
 
 use super::deps::Deps;
+use crate::crash;
 
 /// Asks for one ballot.
 pub(super) fn proposal(
@@ -27,6 +28,7 @@ pub(super) fn proposal(
         attempt: seat.round.saturating_sub(1),
     };
     async move {
+        crash::point("K2");
         match proposer {
             Some(proposer) => proposer.propose(&ask, place).await,
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),

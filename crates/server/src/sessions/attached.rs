@@ -8,6 +8,7 @@ use toolgate_core::Order;
 use toolgate_core::id::{CallId, ClientInstance};
 
 use super::{AttachGuard, Attachment};
+use crate::crash;
 
 /// An attached client.
 #[derive(Debug)]
@@ -32,8 +33,11 @@ impl Attached {
         let mine = wanted.get(&self.instance).map_or(&[][..], Vec::as_slice);
         self.offered.retain(|(call, attempt)| mine.iter().any(|o| o.call == *call && o.attempt == *attempt));
         for order in mine {
-            if self.offered.insert((order.call.clone(), order.attempt)) && self.offers.try_send(order.clone()).is_err()
-            {
+            if !self.offered.insert((order.call.clone(), order.attempt)) {
+                continue;
+            }
+            crash::point("K6");
+            if self.offers.try_send(order.clone()).is_err() {
                 return false;
             }
         }

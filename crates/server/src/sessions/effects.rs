@@ -21,6 +21,7 @@ use toolgate_store::{Blob, Codec};
 use super::ask;
 use super::deps::Deps;
 use super::{admission, ledger, output};
+use crate::crash;
 use crate::tools::{RawOutcome, ToolOrder};
 
 /// Separates what is offered to clients from what the server does itself.
@@ -57,6 +58,15 @@ impl Done {
     pub(super) fn is_repeatable(&self, bundle: &Bundle) -> bool {
         let Self::Tool(order, _) = self else { return false };
         bundle.tool(&order.tool).is_some_and(|tool| tool.def.class != ToolClass::Once)
+    }
+
+    /// The answer has come, and is not recorded.
+    pub(super) fn crash_point(&self) {
+        match self {
+            Self::Ballot(..) => crash::point("K3"),
+            Self::Tool(..) => crash::point("K9"),
+            Self::Classified(_) | Self::Admission(_) | Self::Reservation(_) | Self::Settled(_) => {}
+        }
     }
 
     /// The input it is, and the contents too large for a row.

@@ -19,6 +19,7 @@ use super::Snapshot;
 use super::beside::{approvals, observed, projection, security};
 use super::deps::Deps;
 use super::load::{Loaded, load};
+use crate::crash;
 use crate::failure::Failure;
 
 /// First wait before an append is sent again; doubles up to the second.
@@ -98,6 +99,7 @@ impl Journal {
             let answer = repeat(deps, || deps.store.take_over(Arc::clone(&take_over))).await?;
             match answer {
                 TakenOver::Ok { .. } | TakenOver::Already { .. } => {
+                    crash::point("K13");
                     let recorded = loaded.codec.decode(&row).map_err(|e| Failure::Internal(e.to_string()))?;
                     toolgate_core::fold(&mut loaded.state, &recorded);
                     loaded.owner = Some(deps.node.clone());
@@ -198,7 +200,10 @@ impl Journal {
         let append = Arc::new(append);
         let answer = repeat(deps, || deps.lanes.append(Arc::clone(&append))).await?;
         Ok(match answer {
-            Appended::Ok { .. } | Appended::Already { .. } => Written::Durable,
+            Appended::Ok { .. } | Appended::Already { .. } => {
+                crash::recorded(&append.rows);
+                Written::Durable
+            }
             Appended::DuplicateInput { seq, .. } => Written::Duplicate { seq },
             Appended::IdempotencyConflict => Written::KeyTaken,
             Appended::Stale { .. } | Appended::Fenced { .. } => Written::Lost,

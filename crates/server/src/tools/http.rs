@@ -18,6 +18,7 @@ use url::Url;
 use super::address::{AddressPolicy, BadAddress, CheckedResolver};
 use super::{RawOutcome, RawOutput, ToolOrder, scrub};
 use crate::clock::SharedClock;
+use crate::crash;
 use crate::wire::time_text;
 
 /// Time for the connection alone.
@@ -76,6 +77,7 @@ impl HttpRunner {
             Ok(request) => request,
             Err(why) => return RawOutcome::bare(OutcomeStatus::Failed, &why),
         };
+        crash::point("K6");
         let until = Instant::now() + left;
         let secret = secret.as_ref();
         let response = match timeout_at(until, request.send()).await {
@@ -86,6 +88,9 @@ impl HttpRunner {
                 return RawOutcome::bare(OutcomeStatus::TimedOut, detail);
             }
         };
+        // The head of the answer has come, its end has not: whether the effect is done is known to the tool alone.
+        crash::point("K7");
+        crash::point("K8");
         read(response, order.tool.max_output_bytes, until, secret).await
     }
 

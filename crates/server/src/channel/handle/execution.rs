@@ -7,12 +7,14 @@ use toolgate_core::input::{self, Input, OutcomeReport, Reporter};
 use super::{Driver, require, within};
 use crate::caller::Scope;
 use crate::channel::outcome::outcome;
+use crate::crash;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::probe::noting;
 use crate::wire::frame::{CallAck, CallProgress, CallSettled, ServerFrame, ToolOutcome};
 
 impl Driver {
     pub(super) async fn ack(&self, frame: &CallAck) -> Result<(), ApiError> {
+        crash::point("K7");
         require(&self.connection, Scope::ClientExecute)?;
         let input = Input::CallAck(input::CallAck {
             call: frame.call_id.clone(),
@@ -23,6 +25,7 @@ impl Driver {
     }
 
     pub(super) fn progress(&self, frame: CallProgress) -> Result<(), ApiError> {
+        crash::point("K8");
         require(&self.connection, Scope::ClientExecute)?;
         within("/note", Some(&frame.note))?;
         let session = frame.session_id.parse().map_err(|_| ApiError::invalid("/session_id", "no session id"))?;
@@ -49,6 +52,7 @@ impl Driver {
             },
             outcome: outcome(frame, cap)?,
         };
+        crash::point("K9");
         let taken = self.submit(frame.session_id, None, Input::Outcome(report)).await?;
         let recorded = taken.events.iter().find_map(|recorded| match &recorded.event {
             Event::CallEnded(ended) if ended.call == frame.call_id => Some(recorded.seq),
