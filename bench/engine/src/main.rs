@@ -8,6 +8,7 @@
     reason = "a benchmark reads the clock, prints, and fails loudly"
 )]
 
+mod failover;
 mod load;
 mod model;
 mod process;
@@ -34,6 +35,9 @@ struct Arguments {
     /// A PostgreSQL cluster with fsync on; each round makes a database of its own there.
     #[arg(long, env = "TOOLGATE_BENCH_POSTGRES_URL")]
     postgres: String,
+    /// Measure how sessions move between two servers instead.
+    #[arg(long)]
+    failover: bool,
     /// Sessions at once.
     #[arg(long, value_delimiter = ',', default_value = "1,16,128,1024")]
     concurrency: Vec<usize>,
@@ -55,6 +59,9 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> ExitCode {
+    if arguments.failover {
+        return failover::run(&arguments.program, &arguments.postgres).await;
+    }
     let model = Model::start().await;
     let mut report = Report::default();
     for round in 1..=arguments.rounds {

@@ -63,7 +63,7 @@ impl Key {
     pub(crate) async fn run(self) -> Result<ExitCode, CommandError> {
         let Self::New(new) = self;
         let settings = new.storage.settings(Vec::new())?;
-        let master = master_key(&settings.storage.data_dir)?;
+        let master = master_key(&settings.storage)?;
         let store = open_database(&settings.storage).await?;
         let pepper = pepper(&master).map_err(|error| CommandError::of(&error))?;
         let scopes = new

@@ -13,6 +13,7 @@ mod failure;
 mod health;
 mod key;
 mod lint;
+mod node;
 mod openapi;
 mod output;
 mod policy;
@@ -49,6 +50,9 @@ enum Command {
     /// Make API keys.
     #[command(subcommand)]
     Key(key::Key),
+    /// Look at the nodes of a database, and drain one.
+    #[command(subcommand)]
+    Node(node::Node),
     /// Ask whether a server takes requests.
     Health(health::Health),
     /// Print the REST contract (OpenAPI 3.1, YAML).
@@ -94,6 +98,7 @@ async fn run(command: Command) -> Result<ExitCode, CommandError> {
         Command::Lint(lint) => lint.run(),
         Command::Policy(policy) => policy.run(),
         Command::Key(key) => key.run().await,
+        Command::Node(node) => node.run().await,
         Command::Health(health) => health.run().await,
         Command::Openapi => openapi::run(),
     }

@@ -29,7 +29,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) async fn run(self) -> Result<ExitCode, CommandError> {
         let settings = self.storage.settings(Vec::new())?;
-        let master = master_key(&settings.storage.data_dir)?;
+        let master = master_key(&settings.storage)?;
         let store = open_database(&settings.storage).await?;
         let report = verify_stored(&*store, &master, &self.tenant, self.session).await?;
         let (text, good) = describe(&report);

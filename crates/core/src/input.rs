@@ -140,7 +140,7 @@ pub struct ClassificationFailure {
 }
 
 /// A further message of the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Message {
     /// From the credential.
     pub by: ActorId,
@@ -173,7 +173,7 @@ pub struct BallotCast {
 }
 
 /// A report about a dispatched call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OutcomeReport {
     /// The call.
     pub call: CallId,
@@ -205,7 +205,7 @@ pub enum Reporter {
 }
 
 /// A client took a call over.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CallAck {
     /// The call.
     pub call: CallId,
@@ -216,7 +216,7 @@ pub struct CallAck {
 }
 
 /// A client that is ready to execute.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClientAttached {
     /// The instance.
     pub instance: ClientInstance,
@@ -227,7 +227,7 @@ pub struct ClientAttached {
 }
 
 /// An approver's answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApprovalAnswer {
     /// The approval.
     pub approval: ApprovalId,
@@ -242,7 +242,7 @@ pub struct ApprovalAnswer {
 }
 
 /// What an approver decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ApprovalDecision {
     /// Run exactly this.
     Approve {
@@ -277,7 +277,7 @@ impl ApprovalDecision {
 }
 
 /// What an approver leaves open for further calls of the session: the same tool, and the same arguments but for these.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GrantAsked {
     /// Top-level arguments that may have any value.
     pub open: BTreeSet<String>,
@@ -337,7 +337,7 @@ pub struct ReservationAnswer {
 }
 
 /// Somebody stops a run or closes a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stop {
     /// From the credential.
     pub by: ActorId,

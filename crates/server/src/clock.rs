@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use toolgate_core::id::SessionId;
+use toolgate_core::id::{InputId, InvalidName, SessionId};
 use toolgate_core::time::Timestamp;
 
 /// Reads the time of day.
@@ -31,4 +31,9 @@ pub type SharedClock = Arc<dyn Clock>;
 #[must_use]
 pub fn new_session_id() -> SessionId {
     SessionId::from_uuid(uuid::Uuid::now_v7())
+}
+
+/// A fresh name for an input whose sender gave none.
+pub(crate) fn new_input_id() -> Result<InputId, InvalidName> {
+    InputId::new(format!("inp_{}", uuid::Uuid::now_v7().simple()))
 }

@@ -51,6 +51,8 @@ pub struct StorageSettings {
     pub data_dir: PathBuf,
     /// A PostgreSQL URL; empty means SQLite.
     pub database_url: String,
+    /// A file with the master key; empty means the node's own in its directory.
+    pub master_key_file: PathBuf,
     /// Connections to PostgreSQL.
     pub database_connections: u32,
     /// Writes of the log under way at once; SQLite has one.
@@ -106,6 +108,8 @@ pub struct SessionBounds {
     pub append_patience_ms: u64,
     /// Milliseconds.
     pub lease_ms: u64,
+    /// Whether nodes wake each other.
+    pub hints: bool,
 }
 
 /// Why the settings are unusable.
@@ -164,6 +168,7 @@ impl Settings {
             idle_after: Duration::from_millis(self.sessions.idle_after_ms),
             append_patience: Duration::from_millis(self.sessions.append_patience_ms),
             lease: Duration::from_millis(self.sessions.lease_ms),
+            hints: self.sessions.hints,
             ..SessionSettings::default()
         }
     }

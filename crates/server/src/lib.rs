@@ -16,6 +16,7 @@ pub mod local;
 pub mod node;
 pub mod observers;
 pub mod openapi;
+pub mod protocol;
 pub mod router;
 pub mod routes;
 pub mod sessions;

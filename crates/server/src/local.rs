@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toolgate_store::{MasterKey, NodeId};
 
+use crate::config::StorageSettings;
+
 /// The variable that holds the master key as 64 hex digits; needed where several nodes share a database.
 pub const MASTER_KEY_VARIABLE: &str = "TOOLGATE_MASTER_KEY";
 
@@ -51,7 +53,8 @@ pub struct Local {
 
 impl Local {
     /// Opens the directory, making what is missing.
-    pub fn open(dir: &Path) -> Result<Self, LocalError> {
+    pub fn open(settings: &StorageSettings) -> Result<Self, LocalError> {
+        let dir = settings.data_dir.as_path();
         make_private(dir).map_err(|source| LocalError::Io { path: dir.to_owned(), source })?;
         let lock_path = dir.join("lock");
         let lock = OpenOptions::new()
@@ -68,7 +71,7 @@ impl Local {
         let name_path = dir.join("node-id");
         let name = read_or_make(&name_path, || random_hex(8).map(|hex| format!("node-{hex}")))?;
         let node = NodeId::new(name.trim()).map_err(|_| LocalError::BadName(name_path))?;
-        let master = master_key(dir)?;
+        let master = master_key(settings)?;
         Ok(Self { _lock: lock, node, master })
     }
 }
@@ -82,12 +85,18 @@ fn make_private(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-/// The master key: from the environment, else from the directory, else made.
-pub fn master_key(dir: &Path) -> Result<MasterKey, LocalError> {
+/// The master key: from the environment, else from the file that the settings name, else from the directory, else made
+/// there. A file that the settings name is never made: another node must have its very content.
+pub fn master_key(settings: &StorageSettings) -> Result<MasterKey, LocalError> {
     if let Ok(text) = std::env::var(MASTER_KEY_VARIABLE) {
         return parse_key(&text, format!("the variable {MASTER_KEY_VARIABLE}"));
     }
-    let path = dir.join("master.key");
+    let named = &settings.master_key_file;
+    if !named.as_os_str().is_empty() {
+        let text = std::fs::read_to_string(named).map_err(|source| LocalError::Io { path: named.clone(), source })?;
+        return parse_key(&text, format!("`{}`", named.display()));
+    }
+    let path = settings.data_dir.join("master.key");
     let text = read_or_make(&path, || random_hex(32))?;
     parse_key(&text, format!("`{}`", path.display()))
 }
@@ -136,6 +145,26 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> Result<String, LocalError>) 
 #[expect(clippy::unwrap_used, reason = "tests fail loudly")]
 mod tests {
     use super::*;
+    use crate::config::Settings;
+
+    fn storage(dir: &Path) -> StorageSettings {
+        let flags = [("storage.data_dir", dir.display().to_string())];
+        Settings::load(None, &flags).unwrap().storage
+    }
+
+    #[test]
+    fn nodes_that_name_the_same_file_have_the_same_key() {
+        let (one, two) = (tempfile::TempDir::new().unwrap(), tempfile::TempDir::new().unwrap());
+        let file = one.path().join("shared.key");
+        let named = |dir: &Path| StorageSettings { master_key_file: file.clone(), ..storage(dir) };
+        assert!(matches!(Local::open(&named(one.path())), Err(LocalError::Io { .. })));
+        assert!(!file.exists(), "a key that others must have is not made");
+        std::fs::write(&file, format!("{}\n", "ab".repeat(32))).unwrap();
+        let (first, second) = (Local::open(&named(one.path())).unwrap(), Local::open(&named(two.path())).unwrap());
+        assert_eq!(first.master.derive("test"), second.master.derive("test"));
+        assert_ne!(first.node, second.node);
+        assert!(!two.path().join("master.key").exists());
+    }
 
     #[test]
     fn a_first_start_that_was_cut_off_is_begun_anew() {
@@ -144,12 +173,12 @@ mod tests {
         for name in ["node-id.new", "master.key.new"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
-        let first = Local::open(dir.path()).unwrap();
+        let first = Local::open(&storage(dir.path())).unwrap();
         let (name, key) = (first.node.clone(), std::fs::read(dir.path().join("master.key")).unwrap());
         assert_eq!(key.len(), 64);
-        assert!(matches!(Local::open(dir.path()), Err(LocalError::Locked(_))));
+        assert!(matches!(Local::open(&storage(dir.path())), Err(LocalError::Locked(_))));
         drop(first);
-        assert_eq!(Local::open(dir.path()).unwrap().node, name);
+        assert_eq!(Local::open(&storage(dir.path())).unwrap().node, name);
         assert_eq!(std::fs::read(dir.path().join("master.key")).unwrap(), key);
         assert!(!dir.path().join("master.key.new").exists());
     }
@@ -159,7 +188,7 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         for cut in ["abcd", ""] {
             std::fs::write(dir.path().join("master.key"), cut).unwrap();
-            assert!(matches!(Local::open(dir.path()), Err(LocalError::BadKey { .. })));
+            assert!(matches!(Local::open(&storage(dir.path())), Err(LocalError::BadKey { .. })));
             assert_eq!(std::fs::read_to_string(dir.path().join("master.key")).unwrap(), cut);
         }
     }

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_core::id::{ActorId, TenantId};
 use toolgate_proposers::{EnvSecrets, Proposers, SetupError};
 use toolgate_store::{
-    Lanes, MasterKey, MemoryStore, NodeId, NodeIdentity, PostgresOptions, PostgresStore, SqliteStore, Store,
-    StoreError, Unsafe,
+    Lanes, MAX_PAGE, MasterKey, MemoryStore, NodeId, NodeIdentity, NodeStart, PostgresOptions, PostgresStore,
+    SqliteStore, Store, StoreError, Unsafe,
 };
 
 use crate::app::{App, HttpLimits};
@@ -27,7 +27,8 @@ use crate::failure::Failure;
 use crate::hooks::HttpHooks;
 use crate::http::{ServeOptions, serve};
 use crate::local::{Local, LocalError};
-use crate::sessions::{Bundles, Deps, Sessions};
+use crate::protocol::{PROTOCOL, are_compatible};
+use crate::sessions::{Bundles, Deps, Nodes, Sessions};
 use crate::sweep::Sweeper;
 use crate::tools::{HttpRunner, Tools};
 
@@ -65,6 +66,14 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+    /// A node of another build is at work.
+    #[error("node `{node}` speaks protocol {protocol}, this build speaks {PROTOCOL}: upgrade one release at a time")]
+    Protocol {
+        /// The other node.
+        node: String,
+        /// Its protocol.
+        protocol: u32,
+    },
     /// Open runs.
     #[error("open runs cannot be resumed: {0}")]
     Resume(#[from] Failure),
@@ -93,11 +102,11 @@ pub struct Node {
 impl Node {
     /// Starts a server; it serves once this returns.
     pub async fn start(settings: &Settings) -> Result<Self, StartError> {
-        let local = Local::open(&settings.storage.data_dir)?;
+        let local = Local::open(&settings.storage)?;
         let clock: SharedClock = Arc::new(SystemClock);
         let store = open_database(&settings.storage).await.map_err(StartError::Store)?;
         store.check_master(&local.master).await.map_err(StartError::Store)?;
-        let node = start_node(&*store, &local.node, settings, &clock).await.map_err(StartError::Store)?;
+        let node = start_node(&*store, &local.node, settings).await?;
         let pepper = Pepper::new(&local.master.derive("api-key pepper"))?;
         let first_key = first_key(&*store, &pepper, &clock).await?;
         let stop = CancellationToken::new();
@@ -115,6 +124,7 @@ impl Node {
             tools: Arc::new(Tools::new(runner)),
             hooks: Arc::new(hooks),
             bundles: Bundles::default(),
+            nodes: Nodes::default(),
             settings: settings.session_settings(),
             stopping: CancellationToken::new(),
         });
@@ -137,6 +147,7 @@ impl Node {
         let deps = app.sessions().deps();
         let sweeper = Sweeper::start(Arc::clone(&deps.store), Arc::clone(&deps.clock));
         app.set_ready(true);
+        tokio::spawn(drain_when_told(app.clone()));
         Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, observers, sweeper, _local: local })
     }
 
@@ -191,13 +202,33 @@ pub async fn open_database(settings: &StorageSettings) -> Result<Arc<dyn Store>,
     Ok(Arc::new(PostgresStore::open(&settings.database_url, &options).await?))
 }
 
-async fn start_node(
-    store: &dyn Store,
-    node: &NodeId,
-    settings: &Settings,
-    clock: &SharedClock,
-) -> Result<NodeIdentity, StoreError> {
-    store.node_start(node, clock.now().plus_ms(settings.sessions.lease_ms)).await
+/// Registers this start, unless a node of a build that this one does not understand is at work.
+async fn start_node(store: &dyn Store, node: &NodeId, settings: &Settings) -> Result<NodeIdentity, StartError> {
+    let rows = store.nodes(MAX_PAGE).await.map_err(StartError::Store)?;
+    let live = rows.iter().filter(|row| row.is_alive() && row.identity.node != *node);
+    if let Some(other) = live.clone().find(|row| !are_compatible(PROTOCOL, row.protocol)) {
+        let (node, protocol) = (other.identity.node.to_string(), other.protocol);
+        return Err(StartError::Protocol { node, protocol });
+    }
+    let start = NodeStart {
+        node: node.clone(),
+        ttl: Duration::from_millis(settings.sessions.lease_ms),
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    store.node_start(&start).await.map_err(StartError::Store)
+}
+
+/// Once the node is drained it is not ready, and tells clients and streams to connect elsewhere.
+async fn drain_when_told(app: App) {
+    let draining = app.sessions().nodes().draining().clone();
+    tokio::select! {
+        () = draining.cancelled() => {
+            app.set_ready(false);
+            app.stopping().cancel();
+        }
+        () = app.stopping().cancelled() => {}
+    }
 }
 
 /// Makes a key with every scope for the first tenant, if that tenant has none.

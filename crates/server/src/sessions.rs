@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use toolgate_core::bundle::Bundle;
 use toolgate_core::event::Recorded;
 use toolgate_core::id::{Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, TenantId};
@@ -30,10 +31,17 @@ mod beside;
 mod bundles;
 mod deps;
 mod effects;
+mod elsewhere;
+mod handed;
+mod heads;
+mod heartbeat;
+mod inbox;
 mod journal;
 mod ledger;
+mod letter;
 mod load;
 mod mail;
+mod nodes;
 mod output;
 mod registry;
 mod resume;
@@ -42,13 +50,16 @@ mod verify;
 
 pub use bundles::Bundles;
 pub use deps::{Deps, SessionSettings};
+pub use nodes::Nodes;
 
 use journal::{Batch, Journal, NewLog};
-use mail::{AttachOrder, Mail};
+use mail::{AttachOrder, Mail, Untaken};
 use registry::Registry;
 
 /// How long a reader waits for the owner of a session before it reads the log itself.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
+/// Times an input is sent anew because its session was just changing hands.
+const ROUTE_TRIES: u32 = 4;
 
 /// A session at one moment.
 #[derive(Debug, Clone)]
@@ -103,8 +114,8 @@ pub struct Idempotency {
     pub key: IdempotencyKey,
     /// Fingerprint of the body.
     pub fingerprint: Sha256Digest,
-    /// Makes status and body of the answer from the session as it is after the effect.
-    pub answer: fn(&Snapshot) -> (u16, Vec<u8>),
+    /// The HTTP status of the answer; its body is the session as it is after the effect.
+    pub status: u16,
 }
 
 /// The answer to a request to start a session.
@@ -200,6 +211,8 @@ pub enum VerifyFault {
 pub struct Sessions {
     deps: Arc<Deps>,
     registry: Arc<Registry>,
+    /// Cancelled once the node holds no lease any more.
+    left: CancellationToken,
 }
 
 impl Sessions {
@@ -212,14 +225,29 @@ impl Sessions {
     #[must_use]
     pub fn new(deps: Deps) -> Self {
         let deps = Arc::new(deps);
-        Self { registry: Registry::new(Arc::clone(&deps)), deps }
+        Self { registry: Registry::new(Arc::clone(&deps)), deps, left: CancellationToken::new() }
     }
 
     /// Resumes every run that was under way, and keeps timers going. Answers how many sessions were woken.
     pub async fn start(&self) -> Result<u64, Failure> {
+        heartbeat::beat(&self.deps).await?;
         let woken = resume::resume_open(&self.deps, &self.registry).await?;
-        tokio::spawn(resume::keep_going(Arc::clone(&self.deps), Arc::clone(&self.registry)));
+        let (deps, registry) = (|| Arc::clone(&self.deps), || Arc::clone(&self.registry));
+        tokio::spawn(resume::keep_going(deps(), registry()));
+        tokio::spawn(inbox::consume(deps(), registry()));
+        tokio::spawn(heads::keep(deps(), registry()));
+        tokio::spawn(heartbeat::keep(deps(), registry(), self.left.clone()));
+        tokio::spawn(heartbeat::send_hints(deps(), self.left.clone()));
+        tokio::spawn(heartbeat::take_hints(deps(), self.left.clone()));
+        let (deps, registry, left) = (deps(), registry(), self.left.clone());
+        tokio::spawn(async move { registry.handed().keep(&deps, &left).await });
         Ok(woken)
+    }
+
+    /// The nodes that share the store.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        &self.deps.nodes
     }
 
     /// How many sessions are in memory; the others cost nothing but their rows.
@@ -232,11 +260,24 @@ impl Sessions {
     pub async fn stop(&self) {
         self.deps.stopping.cancel();
         self.registry.drained().await;
+        let others = self.deps.nodes.others(&self.deps.node.node);
+        let freed = async {
+            self.registry.handed().flush(&self.deps).await?;
+            self.deps.store.node_leave(&self.deps.node).await?;
+            if self.deps.settings.hints { self.deps.store.hint(&others).await } else { Ok(()) }
+        };
+        if let Err(error) = freed.await {
+            tracing::warn!(%error, "the node could not say that it leaves; its lease runs out by itself");
+        }
+        self.left.cancel();
     }
 
     /// Starts a session under the tenant's current bundle.
     pub async fn open(&self, caller: &Caller, request: OpenRequest) -> Result<Opened, Failure> {
         let deps = &self.deps;
+        if deps.nodes.draining().is_cancelled() {
+            return Err(Failure::Busy);
+        }
         let bundle = deps.bundles.current(&*deps.store, &caller.tenant).await?;
         let id = crate::clock::new_session_id();
         let before = Session::new(id);
@@ -268,6 +309,7 @@ impl Sessions {
             bundle: &bundle,
             blobs: Vec::new(),
             idempotency,
+            consumed: None,
         };
         let new = NewLog { alias: request.alias, fingerprint: request.fingerprint, bundle: bundle.digest(), batch };
         let (journal, created) = Journal::create(deps, &caller.tenant, id, new).await?;
@@ -296,9 +338,29 @@ impl Sessions {
         submission: Submission,
     ) -> Result<Taken, Failure> {
         let key = SessionKey { tenant: tenant.clone(), session };
-        let (reply, answer) = oneshot::channel();
-        self.registry.send(&key, Mail::Submit(Box::new(submission), reply)).await?;
-        answer.await.unwrap_or_else(|_| Err(Failure::Internal("the session's actor stopped".to_owned())))
+        let mut submission = Box::new(submission);
+        for _ in 0..ROUTE_TRIES {
+            if !self.registry.holds(&key)
+                && let Some(owners) = elsewhere::owners(&self.deps, &key).await?
+            {
+                return elsewhere::submit(&self.deps, &key, *submission, owners).await;
+            }
+            let (reply, answer) = oneshot::channel();
+            self.registry.send(&key, Mail::Submit(submission, reply)).await?;
+            let stopped = || Untaken::from(Failure::Internal("the session's actor stopped".to_owned()));
+            match answer.await.unwrap_or_else(|_| Err(stopped())) {
+                Ok(taken) => return Ok(taken),
+                // The session has just gone to another node, or this one has not heard of its owner yet.
+                Err(Untaken { failure: Failure::OwnedElsewhere | Failure::Busy, submission: Some(untaken) })
+                    if !self.deps.stopping.is_cancelled() =>
+                {
+                    heartbeat::look(&self.deps).await?;
+                    submission = untaken;
+                }
+                Err(untaken) => return Err(untaken.failure),
+            }
+        }
+        Err(Failure::Busy)
     }
 
     /// The session as it is now.
@@ -342,8 +404,12 @@ impl Sessions {
     /// Follows the head of a session: the value is the last durable sequence number. A hint; the log is the truth.
     pub async fn watch(&self, tenant: &TenantId, session: SessionId) -> Result<watch::Receiver<u64>, Failure> {
         let key = SessionKey { tenant: tenant.clone(), session };
-        let head = self.exists(tenant, session).await?;
-        Ok(self.registry.watch(&key, head))
+        let row = self.deps.store.session(tenant, session).await?.ok_or(Failure::NoSuchSession)?;
+        let head = self.registry.watch(&key, row.head_seq);
+        if row.owner.as_ref() != Some(&self.deps.node) {
+            self.registry.is_elsewhere(&key);
+        }
+        Ok(head)
     }
 
     /// Makes a client the executor of a session: recorded, then every open call of its is offered.
@@ -355,6 +421,9 @@ impl Sessions {
         capabilities: BTreeSet<Capability>,
     ) -> Result<Attachment, AttachRefused> {
         let key = SessionKey { tenant: caller.tenant.clone(), session };
+        if !self.registry.holds(&key) {
+            elsewhere::ask_for(&self.deps, &key).await?;
+        }
         let (reply, answer) = oneshot::channel();
         let order = AttachOrder { instance, by: caller.actor.clone(), capabilities, reply };
         self.registry.send(&key, Mail::Attach(Box::new(order))).await.map_err(AttachRefused::Failed)?;

@@ -56,8 +56,17 @@ impl Sweeper {
     }
 }
 
+/// How long the answer to an input that left no record is kept.
+const ANSWERS_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+
 /// Forgets what is over, page by page.
 async fn sweep(store: &dyn Store, now: Timestamp) {
+    let answered = Timestamp(now.as_micros().saturating_sub(ANSWERS_KEPT_MICROS));
+    while let Ok(gone) = store.inbox_sweep(answered, PAGE).await {
+        if gone < u64::from(PAGE) {
+            break;
+        }
+    }
     let before = Timestamp(now.as_micros().saturating_sub(KEPT_MICROS));
     loop {
         match store.ledger_sweep(before, PAGE).await {

@@ -209,6 +209,13 @@ pub enum TakenOver {
         /// The epoch of the session.
         epoch: u64,
     },
+    /// The session belongs to another node whose lease runs.
+    Owned {
+        /// The head of the session.
+        head: u64,
+        /// The epoch of the session.
+        epoch: u64,
+    },
 }
 
 #[cfg(test)]

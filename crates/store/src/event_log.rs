@@ -8,13 +8,13 @@ use toolgate_core::id::{ApprovalId, SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::cluster::Cluster;
 use crate::error::StoreError;
 use crate::keys::{MasterKey, WrappedKey};
 use crate::ledger::Ledger;
-use crate::name::{NodeId, NodeIdentity};
 use crate::record::{
     ApiKeyRow, ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey,
-    IdempotencyRow, InboxPut, InboxRow, NodeRow, OutboxRow, SecurityCursor, SecurityRow,
+    IdempotencyRow, InboxPut, InboxRow, OutboxRow, SecurityCursor, SecurityRow,
 };
 use crate::row::Row;
 use crate::session::{Page, SessionCursor, SessionFilter, SessionKey, SessionRow, Wanted};
@@ -188,20 +188,6 @@ pub trait Registry: Send + Sync + Debug {
         limit: u32,
     ) -> Result<Page<SecurityRow, SecurityCursor>, StoreError>;
 
-    /// Registers a start of a node: the next incarnation of its persistent name.
-    async fn node_start(&self, node: &NodeId, lease_until: Timestamp) -> Result<NodeIdentity, StoreError>;
-
-    /// Renews a node's lease; `false` when a later incarnation has started.
-    async fn node_renew(
-        &self,
-        identity: &NodeIdentity,
-        lease_until: Timestamp,
-        draining: bool,
-    ) -> Result<bool, StoreError>;
-
-    /// All nodes ever seen, by name.
-    async fn nodes(&self, limit: u32) -> Result<Vec<NodeRow>, StoreError>;
-
     /// Whether this is the master key that the database was written with; to be asked once at start, before anything is
     /// written. An empty database keeps a proof of the key, by which it is known from then on. Where data of an earlier
     /// release stand without a proof, the key must open one of the content keys.
@@ -215,6 +201,6 @@ pub trait Registry: Send + Sync + Debug {
 }
 
 /// A whole store.
-pub trait Store: EventLog + Registry + Ledger {}
+pub trait Store: EventLog + Registry + Ledger + Cluster {}
 
-impl<T: EventLog + Registry + Ledger> Store for T {}
+impl<T: EventLog + Registry + Ledger + Cluster> Store for T {}

@@ -6,6 +6,7 @@
 
 mod append;
 pub mod chain;
+mod cluster;
 mod codec;
 pub mod crash;
 mod error;
@@ -27,6 +28,7 @@ mod sql;
 mod sqlite;
 
 pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, TakeOver, TakenOver};
+pub use cluster::{Cluster, Fate, HandOver, HandOverState, Hints, NodeStart, Renewed};
 pub use codec::{ApprovalBody, Codec, CodecError, Encoded};
 pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};

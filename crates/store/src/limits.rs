@@ -3,7 +3,7 @@
 
 use toolgate_core::id::Sha256Digest;
 
-use crate::append::{Append, NewSession, TakeOver};
+use crate::append::{Append, NewSession, Sealed, TakeOver};
 use crate::error::{Guard, StoreError};
 use crate::record::{ApiKeyRow, BundleRow, IdempotencyClaim, IdempotencyKey, IdempotencyRow, InboxRow, SecurityRow};
 use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
@@ -162,6 +162,16 @@ pub(crate) fn claim(claim: &IdempotencyClaim) -> Result<(), StoreError> {
 /// Whether the input can be stored.
 pub(crate) fn inbox(row: &InboxRow) -> Result<(), StoreError> {
     size("input", row.body.bytes.len(), MAX_CONTENT)
+}
+
+/// Whether the answer to an input can be stored.
+pub(crate) fn answer(answer: &Sealed) -> Result<(), StoreError> {
+    size("answer", answer.bytes.len(), MAX_HEADER)
+}
+
+/// Whether the name of a build can be stored.
+pub(crate) fn version(version: &str) -> Result<(), StoreError> {
+    size("version", version.len(), 128)
 }
 
 /// Whether the entry can be stored.

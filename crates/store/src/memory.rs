@@ -5,18 +5,19 @@ use std::sync::{Mutex, PoisonError};
 
 use toolgate_core::id::{ApprovalId, CallId, InputId, Sha256Digest, TenantId};
 
-use crate::append::Append;
+use crate::append::{Append, Sealed};
 use crate::error::{Guard, StoreError};
 use crate::fence::{Fence, Standing, judge};
 use crate::keys::{MasterKey, WrappedKey};
 use crate::name::{KeyId, NodeId};
 use crate::record::{
-    ApiKeyRow, ApprovalRow, Blob, BundleRow, IdempotencyKey, IdempotencyRow, InboxRow, NodeRow, OutboxRow, SecurityRow,
+    ApiKeyRow, ApprovalRow, Blob, BundleRow, IdempotencyKey, IdempotencyRow, InboxRow, OutboxRow, SecurityRow,
 };
 use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
 use crate::session::{SessionKey, SessionRow};
 use toolgate_core::time::Timestamp;
 
+mod cluster;
 mod ledger;
 mod log;
 mod registry;
@@ -49,7 +50,8 @@ struct State {
     current: BTreeMap<TenantId, Sha256Digest>,
     api_keys: BTreeMap<String, ApiKeyRow>,
     security: BTreeMap<(TenantId, String), SecurityRow>,
-    nodes: BTreeMap<NodeId, NodeRow>,
+    nodes: BTreeMap<NodeId, cluster::Node>,
+    hand_overs: BTreeMap<SessionKey, cluster::Asked>,
     ledger: ledger::Accounts,
     /// The proof of the master key.
     master: Option<[u8; 32]>,
@@ -62,6 +64,13 @@ struct Stored {
     answer: Option<IdempotencyRow>,
 }
 
+/// An input that waits, or that left no record and has its answer.
+#[derive(Debug)]
+struct Waiting {
+    row: InboxRow,
+    answer: Option<(Sealed, Timestamp)>,
+}
+
 #[derive(Debug)]
 struct Session {
     row: SessionRow,
@@ -69,7 +78,7 @@ struct Session {
     keys: BTreeMap<KeyId, Vec<u8>>,
     blobs: BTreeMap<Sha256Digest, Blob>,
     approvals: BTreeMap<ApprovalId, ApprovalRow>,
-    inbox: BTreeMap<InputId, InboxRow>,
+    inbox: BTreeMap<InputId, Waiting>,
     outbox: BTreeMap<String, OutboxRow>,
 }
 

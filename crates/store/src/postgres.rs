@@ -9,15 +9,19 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPool
 use sqlx::{Connection, Postgres as Driver};
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::cluster::Hints;
 use crate::crash;
 use crate::error::StoreError;
 use crate::ledger::{Posting, Reserved};
+use crate::name::NodeId;
 use crate::sql::cells::Cells;
 use crate::sql::failure::store_error;
+use crate::sql::statements::{self, Statements};
 use crate::sql::{Database, Refused, SqlStore, Value, detached};
 
 mod append;
 mod batch;
+mod hints;
 mod ledger;
 mod plain;
 mod settings;
@@ -27,11 +31,16 @@ pub use settings::{Risk, Unsafe};
 /// The store in a PostgreSQL database.
 pub type PostgresStore = SqlStore<Postgres>;
 
-/// The pool over one PostgreSQL database.
+/// The pools over one PostgreSQL database.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     pool: PgPool,
+    /// For what must not wait behind appends: the lease, and the connection that hints arrive on.
+    beside: PgPool,
 }
+
+/// Connections beside the pool: one for leases, one for hints.
+const BESIDE: u32 = 2;
 
 /// How a PostgreSQL database is opened.
 #[derive(Debug, Clone)]
@@ -96,23 +105,10 @@ impl SqlStore<Postgres> {
         sqlx::query("SET client_min_messages = warning").execute(&owner).await.map_err(store_error)?;
         migrate(&owner).await?;
         owner.close().await;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.max_connections.max(1))
-            .acquire_timeout(options.acquire_timeout)
-            .test_before_acquire(false)
-            .before_acquire(|conn, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUSTED_IDLE {
-                        conn.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
-            .after_connect(|conn, _| Box::pin(prepare(conn)))
-            .connect_with(connect)
-            .await
-            .map_err(store_error)?;
-        let store = Self { database: Postgres { pool } };
+        let pool = pool(options.max_connections.max(1), options.acquire_timeout);
+        let pool = pool.connect_with(connect.clone()).await.map_err(store_error)?;
+        let beside = self::pool(BESIDE, options.acquire_timeout).connect_lazy_with(connect);
+        let store = Self { database: Postgres { pool, beside } };
         let role = store.connection_role().await?;
         if role != NARROWED {
             tracing::warn!(
@@ -132,6 +128,7 @@ impl SqlStore<Postgres> {
 
     /// Closes all connections.
     pub async fn close(&self) {
+        self.database.beside.close().await;
         self.database.pool.close().await;
     }
 }
@@ -149,6 +146,23 @@ fn options_of(url: &str) -> Result<PgConnectOptions, StoreError> {
     let options =
         PgConnectOptions::from_str(url).map_err(|_| StoreError::Invalid("the database URL cannot be read"))?;
     Ok(options.application_name("toolgate"))
+}
+
+/// A pool whose connections work as the narrowed role.
+fn pool(most: u32, acquire_timeout: Duration) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(most)
+        .acquire_timeout(acquire_timeout)
+        .test_before_acquire(false)
+        .before_acquire(|conn, meta| {
+            Box::pin(async move {
+                if meta.idle_for > TRUSTED_IDLE {
+                    conn.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .after_connect(|conn, _| Box::pin(prepare(conn)))
 }
 
 /// One connection with the rights of the URL's own user.
@@ -178,6 +192,23 @@ fn bound(sql: &'static str, values: Vec<Value>) -> Query {
 
 impl Database for Postgres {
     type Row = PgRow;
+
+    const STATEMENTS: &'static Statements = &statements::POSTGRES;
+
+    async fn at_once(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<PgRow>, StoreError> {
+        let pool = self.beside.clone();
+        detached(async move { bound(sql, values).fetch_all(&pool).await.map_err(store_error) }).await?
+    }
+
+    async fn hint(&self, nodes: Vec<NodeId>) -> Result<(), StoreError> {
+        let pool = self.pool.clone();
+        detached(async move { hints::notify(&pool, &nodes).await }).await?
+    }
+
+    async fn hints(&self, node: NodeId) -> Result<Option<Box<dyn Hints>>, StoreError> {
+        let pool = self.beside.clone();
+        detached(async move { hints::listen(&pool, &node).await }).await?.map(Some)
+    }
 
     async fn read(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<PgRow>, StoreError> {
         let pool = self.pool.clone();

@@ -263,8 +263,22 @@ pub struct SecurityCursor {
 pub struct NodeRow {
     /// The node and its present incarnation.
     pub identity: NodeIdentity,
-    /// Until when others must not take its sessions. Only a hint: the append is what fences.
-    pub lease_until: Timestamp,
-    /// Whether it is shutting down.
+    /// Microseconds until others may take its sessions, by the clock of the database; not positive once it has lapsed.
+    pub lease_left_us: i64,
+    /// Whether it is giving its sessions away.
     pub draining: bool,
+    /// The newest form of events and messages that it reads and writes.
+    pub protocol: u32,
+    /// Its build, for people.
+    pub version: String,
+    /// When it started, by the clock of the database.
+    pub started_at: Timestamp,
+}
+
+impl NodeRow {
+    /// Whether its lease runs.
+    #[must_use]
+    pub const fn is_alive(&self) -> bool {
+        self.lease_left_us > 0
+    }
 }

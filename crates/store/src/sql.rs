@@ -8,16 +8,20 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::cluster::Hints;
 use crate::error::StoreError;
 use crate::ledger::{Posting, Reserved};
+use crate::name::NodeId;
 
 pub(crate) mod cells;
+mod cluster;
 mod columns;
 pub(crate) mod failure;
 mod ledger;
 mod log;
 mod master;
 mod registry;
+pub(crate) mod statements;
 
 /// A bound value. The type is known also where the value is absent, because PostgreSQL asks for it.
 #[derive(Debug, Clone)]
@@ -66,6 +70,9 @@ pub(crate) trait Database: Debug + Send + Sync + 'static {
     /// A result row.
     type Row: cells::Cells + Send + 'static;
 
+    /// What this database spells its own way.
+    const STATEMENTS: &'static statements::Statements;
+
     /// Reads rows.
     fn read(
         &self,
@@ -79,6 +86,19 @@ pub(crate) trait Database: Debug + Send + Sync + 'static {
         sql: &'static str,
         values: Vec<Value>,
     ) -> impl Future<Output = Result<Vec<Self::Row>, StoreError>> + Send;
+
+    /// Writes with one statement and reads what it returns, without waiting behind other work.
+    fn at_once(
+        &self,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> impl Future<Output = Result<Vec<Self::Row>, StoreError>> + Send;
+
+    /// Wakes nodes.
+    fn hint(&self, nodes: Vec<NodeId>) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Where hints for a node arrive.
+    fn hints(&self, node: NodeId) -> impl Future<Output = Result<Option<Box<dyn Hints>>, StoreError>> + Send;
 
     /// Writes with one statement; how many rows it changed.
     fn execute(&self, sql: &'static str, values: Vec<Value>) -> impl Future<Output = Result<u64, StoreError>> + Send;

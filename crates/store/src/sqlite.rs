@@ -12,10 +12,13 @@ use sqlx::sqlite::{
 };
 
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::cluster::Hints;
 use crate::crash;
 use crate::error::StoreError;
 use crate::ledger::{Posting, Reserved};
+use crate::name::NodeId;
 use crate::sql::failure::store_error;
+use crate::sql::statements::{self, Statements};
 use crate::sql::{Database, Refused, SqlStore, Value, detached};
 
 mod append;
@@ -97,6 +100,21 @@ fn bound(sql: &'static str, values: Vec<Value>) -> Query {
 
 impl Database for Sqlite {
     type Row = SqliteRow;
+
+    const STATEMENTS: &'static Statements = &statements::SQLITE;
+
+    async fn at_once(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<SqliteRow>, StoreError> {
+        // The file has one writer, and its node no neighbours that would take its sessions.
+        self.write(sql, values).await
+    }
+
+    async fn hint(&self, _: Vec<NodeId>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn hints(&self, _: NodeId) -> Result<Option<Box<dyn Hints>>, StoreError> {
+        Ok(None)
+    }
 
     async fn read(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<SqliteRow>, StoreError> {
         let pool = self.readers.clone();

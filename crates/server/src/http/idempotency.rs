@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::crash;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::headers;
-use crate::sessions::{Idempotency, Snapshot};
+use crate::sessions::Idempotency;
 
 /// Tells whether an answer is a repetition.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -80,9 +80,9 @@ pub struct Ticket {
 impl Ticket {
     /// What makes the answer durable together with the effect.
     #[must_use]
-    pub fn with(&self, answer: fn(&Snapshot) -> (u16, Vec<u8>)) -> Option<Idempotency> {
+    pub fn with(&self, status: StatusCode) -> Option<Idempotency> {
         let (key, fingerprint) = self.claim.clone()?;
-        Some(Idempotency { key, fingerprint, answer })
+        Some(Idempotency { key, fingerprint, status: status.as_u16() })
     }
 
     /// The id of the input: the same for every repetition, so that one after a crash cannot apply twice.

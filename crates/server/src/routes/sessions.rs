@@ -22,9 +22,11 @@ use crate::http::idempotency::{Answer, Operation, Ticket, once};
 use crate::http::probe::noting;
 use crate::http::wait::until_settled;
 use crate::openapi::{Conflict, Forbidden, TooLarge, Unprocessable};
-use crate::sessions::{Opened, Snapshot, Submission};
+use crate::sessions::{Opened, Submission};
 use crate::wire::page::{Moment, Page, page_limit};
-use crate::wire::session::{AddMessage, SessionSummary, SessionView, StartSession, StopReason, checked_text, is_alias};
+use crate::wire::session::{
+    AddMessage, SessionSummary, SessionView, StartSession, StopReason, checked_text, is_alias, receipt,
+};
 
 const START: Operation = Operation { route: "POST /v1/sessions", location: Some("/v1/sessions/") };
 const MESSAGE: Operation = Operation { route: "POST /v1/sessions/{id}/messages", location: None };
@@ -64,35 +66,20 @@ pub async fn create_session(
         let (app, caller) = (app.clone(), caller.clone());
         move |ticket: Ticket| async move {
             let mut request = request;
-            request.idempotency = ticket.with(created);
+            request.idempotency = ticket.with(StatusCode::CREATED);
             let (snapshot, answer) = match app.sessions().open(&caller, request).await? {
-                Opened::Created(snapshot) => (snapshot.clone(), Answer::made(created(&snapshot), true)),
-                Opened::Existing(snapshot) => (snapshot.clone(), Answer::made(existing(&snapshot), false)),
+                Opened::Created(snapshot) => {
+                    (snapshot.clone(), Answer::made(receipt(StatusCode::CREATED.as_u16(), &snapshot), true))
+                }
+                Opened::Existing(snapshot) => {
+                    (snapshot.clone(), Answer::made(receipt(StatusCode::OK.as_u16(), &snapshot), false))
+                }
             };
             Ok(settled(&app, &caller, snapshot.state.id, wait, answer).await)
         }
     };
     let response = once(&app, &caller, START, &headers, body.fingerprint, work).await?;
     Ok(applied(response, wait))
-}
-
-/// The answer to a start, as it is stored with the session.
-fn created(snapshot: &Snapshot) -> (u16, Vec<u8>) {
-    receipt(StatusCode::CREATED, snapshot)
-}
-
-fn existing(snapshot: &Snapshot) -> (u16, Vec<u8>) {
-    receipt(StatusCode::OK, snapshot)
-}
-
-fn taken(snapshot: &Snapshot) -> (u16, Vec<u8>) {
-    receipt(StatusCode::ACCEPTED, snapshot)
-}
-
-fn receipt(status: StatusCode, snapshot: &Snapshot) -> (u16, Vec<u8>) {
-    // The wire's own types serialize; the fallback cannot be reached.
-    let body = serde_json::to_vec(&SessionView::receipt(snapshot)).unwrap_or_else(|_| b"null".to_vec());
-    (status.as_u16(), body)
 }
 
 fn wait_asked(app: &App, headers: &HeaderMap) -> Option<u64> {
@@ -253,7 +240,7 @@ pub async fn add_message(
     let caller = auth.with(Scope::SessionsWrite)?;
     checked_text("/text", &body.value.text)?;
     let input = Input::Message(Message { by: caller.actor.clone(), text: body.value.text });
-    let write = Write { operation: MESSAGE, input, fingerprint: body.fingerprint, answer: taken };
+    let write = Write { operation: MESSAGE, input, fingerprint: body.fingerprint, status: StatusCode::ACCEPTED };
     submit(app, caller, id, headers, write).await
 }
 
@@ -277,7 +264,7 @@ pub async fn cancel_session(
 ) -> Result<Response, ApiError> {
     let caller = auth.with(Scope::SessionsWrite)?;
     let input = Input::Cancel(stop(&caller, body.value)?);
-    let write = Write { operation: CANCEL, input, fingerprint: body.fingerprint, answer: existing };
+    let write = Write { operation: CANCEL, input, fingerprint: body.fingerprint, status: StatusCode::OK };
     submit(app, caller, id, headers, write).await
 }
 
@@ -300,7 +287,7 @@ pub async fn close_session(
 ) -> Result<Response, ApiError> {
     let caller = auth.with(Scope::SessionsWrite)?;
     let input = Input::Close(stop(&caller, body.value)?);
-    let write = Write { operation: CLOSE, input, fingerprint: body.fingerprint, answer: existing };
+    let write = Write { operation: CLOSE, input, fingerprint: body.fingerprint, status: StatusCode::OK };
     submit(app, caller, id, headers, write).await
 }
 
@@ -316,7 +303,7 @@ struct Write {
     operation: Operation,
     input: Input,
     fingerprint: toolgate_core::id::Sha256Digest,
-    answer: fn(&Snapshot) -> (u16, Vec<u8>),
+    status: StatusCode,
 }
 
 async fn submit(
@@ -327,16 +314,16 @@ async fn submit(
     write: Write,
 ) -> Result<Response, ApiError> {
     let wait = wait_asked(&app, &headers);
-    let Write { operation, input, fingerprint, answer } = write;
+    let Write { operation, input, fingerprint, status } = write;
     // One body may go to many sessions; the key then stands for one of them.
     let fingerprint = bound(session, fingerprint);
     let work = {
         let (app, caller) = (app.clone(), caller.clone());
         move |ticket: Ticket| async move {
-            let submission = Submission { id: ticket.input_id(session), input, idempotency: ticket.with(answer) };
+            let submission = Submission { id: ticket.input_id(session), input, idempotency: ticket.with(status) };
             let taken = app.sessions().submit(&caller.tenant, session, submission).await;
             let taken = noting(&app, &caller, session, taken).await?;
-            let made = Answer::made(answer(&taken.snapshot), !taken.events.is_empty());
+            let made = Answer::made(receipt(status.as_u16(), &taken.snapshot), !taken.events.is_empty());
             Ok(settled(&app, &caller, session, wait, made).await)
         }
     };

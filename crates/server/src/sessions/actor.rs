@@ -18,18 +18,20 @@ use toolgate_core::session::{Session, Status};
 use toolgate_core::time::Timestamp;
 use toolgate_core::{Decided, Effect, Reply, decide_and_apply, next_wake};
 use toolgate_store::chain::Position;
-use toolgate_store::{Append, Blob, IdempotencyRow};
+use toolgate_store::{Append, Blob, HandOver, IdempotencyRow};
 
 use super::attached::Attached;
 use super::deps::Deps;
 use super::effects::{Done, Effects};
 use super::journal::{Batch, Journal, Written};
 use super::load::Loaded;
-use super::mail::{AttachOrder, Mail};
+use super::mail::{AttachOrder, Mail, Untaken};
 use super::output;
 use super::{AttachRefused, Attachment, Idempotency, Snapshot, Submission, Taken};
 use crate::crash;
 use crate::failure::Failure;
+
+mod brought;
 
 /// How long an idempotency answer is kept.
 const ANSWER_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -42,8 +44,18 @@ const HELD_AT_MOST: Duration = Duration::from_millis(10);
 pub(super) enum Exit {
     /// Nothing to do; the log holds everything.
     Unloaded,
-    /// The server stops.
-    Stopped,
+    /// The server stops or drains: the session is to be given away.
+    Stopped {
+        /// The epoch in which it was owned.
+        epoch: u64,
+    },
+    /// Another node gets the session, since it asked for it.
+    HandedOver {
+        /// The epoch in which it was owned.
+        epoch: u64,
+        /// The request.
+        request: Box<HandOver>,
+    },
     /// Another node owns the session.
     Lost,
     /// Something failed; the session must be loaded again.
@@ -64,6 +76,12 @@ pub(super) struct Actor<'a> {
     attached: Option<Attached>,
     /// When rows that are held back must be appended by themselves.
     held_until: Option<tokio::time::Instant>,
+    /// The inbox row whose input is being decided.
+    consuming: Option<InputId>,
+    /// A node that wants the session.
+    wanted: Option<HandOver>,
+    /// Nothing is started, since the node's lease is old.
+    held_back: bool,
 }
 
 /// What was decided and is not recorded yet.
@@ -83,6 +101,7 @@ impl Draft {
         bundle: &'b Bundle,
         blobs: Vec<Blob>,
         idempotency: Option<IdempotencyRow>,
+        consumed: Option<InputId>,
     ) -> Batch<'b> {
         Batch {
             events: &self.events,
@@ -93,6 +112,7 @@ impl Draft {
             bundle,
             blobs,
             idempotency,
+            consumed,
         }
     }
 }
@@ -126,6 +146,9 @@ impl<'a> Actor<'a> {
             effects: Effects::new(Arc::clone(deps), key.0, key.1),
             attached: None,
             held_until: None,
+            consuming: None,
+            wanted: None,
+            held_back: false,
         }
     }
 
@@ -144,8 +167,17 @@ impl<'a> Actor<'a> {
             let wake = self.until_wake();
             let idle = self.may_unload();
             let stopping = self.deps.stopping.is_cancelled();
-            if stopping && !self.effects.running_tool() {
-                return self.settled().await.map_or_else(|exit| exit, |()| Exit::Stopped);
+            let leaving = stopping || self.deps.nodes.draining().is_cancelled();
+            if leaving && !self.effects.running_tool() {
+                let epoch = self.journal.next.epoch;
+                return self.settled().await.map_or_else(|exit| exit, |()| Exit::Stopped { epoch });
+            }
+            if let Some(request) = self.due_hand_over().await {
+                let epoch = self.journal.next.epoch;
+                return self
+                    .settled()
+                    .await
+                    .map_or_else(|exit| exit, |()| Exit::HandedOver { epoch, request: Box::new(request) });
             }
             let held_until = self.held_until;
             let step = tokio::select! {
@@ -166,11 +198,13 @@ impl<'a> Actor<'a> {
                 }
                 () = tokio::time::sleep(self.deps.settings.idle_after), if idle => return Exit::Unloaded,
                 () = self.deps.stopping.cancelled(), if !stopping => Ok(()),
+                () = self.deps.nodes.draining().cancelled(), if !leaving => Ok(()),
+                () = self.deps.nodes.next_renewal(), if self.held_back => Ok(()),
             };
             if let Err(exit) = step {
                 return exit;
             }
-            if !self.deps.stopping.is_cancelled() {
+            if !self.deps.stopping.is_cancelled() && !self.deps.nodes.draining().is_cancelled() {
                 self.reconcile();
             }
         }
@@ -202,24 +236,38 @@ impl<'a> Actor<'a> {
             }
             Mail::Submit(submission, reply) => self.submit(*submission, reply).await,
             Mail::Attach(order) => self.attach(*order).await,
+            Mail::Letter(delivered) => self.letter(&delivered).await,
+            Mail::HandOver(request) => {
+                self.wanted = Some(request);
+                Ok(())
+            }
+            Mail::Head(head) if head > self.state.head => Err(Exit::Lost),
+            Mail::Head(_) => Ok(()),
+        }
+    }
+
+    /// Contents of an outcome that are too large for a row.
+    fn spilled(&self, input: Input) -> (Input, Vec<Blob>) {
+        match input {
+            Input::Outcome(report) => {
+                let (outcome, blobs) = output::spill(&self.journal.codec, report.outcome);
+                (Input::Outcome(OutcomeReport { outcome, ..report }), blobs)
+            }
+            other => (other, Vec::new()),
         }
     }
 
     async fn submit(
         &mut self,
         submission: Submission,
-        reply: oneshot::Sender<Result<Taken, Failure>>,
+        reply: oneshot::Sender<Result<Taken, Untaken>>,
     ) -> Result<(), Exit> {
         let Submission { id, input, idempotency } = submission;
-        let (input, blobs) = match input {
-            Input::Outcome(report) => {
-                let (outcome, blobs) = output::spill(&self.journal.codec, report.outcome);
-                (Input::Outcome(OutcomeReport { outcome, ..report }), blobs)
-            }
-            other => (other, Vec::new()),
-        };
-        let stamped = Stamped { at: self.deps.clock.now(), id, input };
-        let (answer, exit) = match self.commit(stamped, blobs, idempotency.as_ref()).await {
+        let (input, blobs) = self.spilled(input);
+        let head = self.state.head;
+        let stamped = Stamped { at: self.deps.clock.now(), id: id.clone(), input };
+        let committed = self.commit(stamped, blobs, idempotency.as_ref()).await;
+        let (answer, exit) = match self.unless_recorded(committed, head, id.as_ref()).await {
             Ok(Committed::Taken { events }) => (Ok(Taken { snapshot: self.snapshot(), events, already: None }), None),
             Ok(Committed::Already { seq }) => {
                 (Ok(Taken { snapshot: self.snapshot(), events: Vec::new(), already: Some(seq) }), None)
@@ -234,7 +282,7 @@ impl<'a> Actor<'a> {
             crash::point("K1");
         }
         // Whoever asked may be gone; the effect is durable all the same.
-        let _ = reply.send(answer);
+        let _ = reply.send(answer.map_err(Untaken::from));
         exit.map_or(Ok(()), Err)
     }
 
@@ -253,7 +301,7 @@ impl<'a> Actor<'a> {
         if repeatable && self.may_wait(&draft) {
             return self.hold(draft, blobs).map_err(|failed| self.unrecorded(failed));
         }
-        self.record(draft, blobs, None).await.map(drop).map_err(|failed| self.unrecorded(failed))
+        self.record(draft, blobs, None, None).await.map(drop).map_err(|failed| self.unrecorded(failed))
     }
 
     fn unrecorded(&self, (failure, exit): (Failure, Exit)) -> Exit {
@@ -278,7 +326,9 @@ impl<'a> Actor<'a> {
         };
         let refused = matches!(reply, Reply::Refused(_));
         let answer = idempotency.filter(|_| !refused).map(|wanted| self.answer(wanted, &draft));
-        let recorded = self.record(draft, blobs, answer).await?;
+        // The row of a refused one stays for its answer.
+        let consumed = self.consuming.clone().filter(|_| !refused);
+        let recorded = self.record(draft, blobs, answer, consumed).await?;
         Ok(match reply {
             Reply::Refused(refusal) => Committed::Refused(refusal),
             Reply::Accepted | Reply::Unchanged | Reply::Already { .. } => Committed::Taken { events: recorded },
@@ -303,8 +353,9 @@ impl<'a> Actor<'a> {
         draft: Draft,
         blobs: Vec<Blob>,
         idempotency: Option<IdempotencyRow>,
+        consumed: Option<InputId>,
     ) -> Result<Vec<Recorded>, (Failure, Exit)> {
-        let batch = draft.batch(&self.state, &self.bundle, blobs, idempotency);
+        let batch = draft.batch(&self.state, &self.bundle, blobs, idempotency, consumed);
         let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
         self.append(append).await?;
         let recorded = self.take(draft);
@@ -326,7 +377,7 @@ impl<'a> Actor<'a> {
     /// Takes the state of a draft that is appended with whatever comes next, or by itself a little later. Until then nobody
     /// outside is told of it.
     fn hold(&mut self, draft: Draft, blobs: Vec<Blob>) -> Result<(), (Failure, Exit)> {
-        let batch = draft.batch(&self.state, &self.bundle, blobs, None);
+        let batch = draft.batch(&self.state, &self.bundle, blobs, None, None);
         let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
         self.journal.hold(append);
         self.take(draft);
@@ -412,6 +463,10 @@ impl<'a> Actor<'a> {
 
     /// Starts what must be under way and stops what must not.
     fn reconcile(&mut self) {
+        self.held_back = !self.deps.nodes.may_act(self.deps.settings.lease);
+        if self.held_back {
+            return;
+        }
         let wanted = toolgate_core::outstanding(&self.state, &self.bundle);
         let (offers, tasks): (BTreeMap<_, _>, Vec<_>) = super::effects::split(wanted);
         self.effects.reconcile(tasks, &self.state, &self.bundle);
@@ -426,7 +481,7 @@ impl<'a> Actor<'a> {
 
 /// The answer to store beside an effect.
 pub(super) fn idempotency_row(wanted: &Idempotency, snapshot: &Snapshot, at: Timestamp) -> IdempotencyRow {
-    let (status, body) = (wanted.answer)(snapshot);
+    let (status, body) = crate::wire::session::receipt(wanted.status, snapshot);
     IdempotencyRow {
         key: wanted.key.clone(),
         fingerprint: wanted.fingerprint,

@@ -8,6 +8,7 @@ use toolgate_proposers::Proposers;
 use toolgate_store::{Lanes, MasterKey, NodeIdentity, Store};
 
 use super::bundles::Bundles;
+use super::nodes::Nodes;
 use crate::clock::SharedClock;
 use crate::hooks::HookCaller;
 use crate::tools::ToolRunner;
@@ -33,6 +34,8 @@ pub struct Deps {
     pub hooks: Arc<dyn HookCaller>,
     /// Compiled bundles by digest.
     pub bundles: Bundles,
+    /// The nodes that share the store.
+    pub nodes: Nodes,
     /// Bounds.
     pub settings: SessionSettings,
     /// Cancelled when the server stops: nothing new is started.
@@ -52,8 +55,10 @@ pub struct SessionSettings {
     pub append_patience: Duration,
     /// Sessions that are loaded at once.
     pub loads_at_once: usize,
-    /// Lease of this node; renewed three times within it.
+    /// Lease of this node; renewed three times within it, and at least every second.
     pub lease: Duration,
+    /// Whether nodes wake each other, or only look for work at intervals.
+    pub hints: bool,
 }
 
 impl Default for SessionSettings {
@@ -65,6 +70,7 @@ impl Default for SessionSettings {
             append_patience: Duration::from_secs(20),
             loads_at_once: 32,
             lease: Duration::from_secs(10),
+            hints: true,
         }
     }
 }

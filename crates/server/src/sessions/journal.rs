@@ -11,8 +11,7 @@ use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
 use toolgate_store::chain::Position;
 use toolgate_store::{
-    Append, Appended, Blob, Codec, Created, IdempotencyRow, NewSession, NodeIdentity, StoreError, TakeOver, TakenOver,
-    WrappedKey,
+    Append, Appended, Blob, Codec, Created, IdempotencyRow, NewSession, StoreError, TakeOver, TakenOver, WrappedKey,
 };
 
 use super::Snapshot;
@@ -52,6 +51,8 @@ pub(super) struct Batch<'a> {
     pub(super) bundle: &'a Bundle,
     pub(super) blobs: Vec<Blob>,
     pub(super) idempotency: Option<IdempotencyRow>,
+    /// The inbox row that the events answer.
+    pub(super) consumed: Option<InputId>,
 }
 
 /// What became of a batch.
@@ -82,7 +83,9 @@ impl Journal {
             if loaded.owner.as_ref() == Some(&deps.node) || loaded.state.closed {
                 return Ok(loaded);
             }
-            refuse_live_owner(deps, loaded.owner.as_ref()).await?;
+            if loaded.owner.as_ref().is_some_and(|owner| owner.node != deps.node.node && deps.nodes.is_alive(owner)) {
+                return Err(Failure::OwnedElsewhere);
+            }
             let mut at = loaded.next;
             at.epoch += 1;
             let now = deps.clock.now();
@@ -107,6 +110,7 @@ impl Journal {
                     loaded.updated_at = now;
                     return Ok(loaded);
                 }
+                TakenOver::Owned { .. } => return Err(Failure::OwnedElsewhere),
                 TakenOver::Stale { .. } => {}
             }
         }
@@ -169,7 +173,7 @@ impl Journal {
             epoch,
             expected_head,
             rows: encoded.rows,
-            consumed_inbox: Vec::new(),
+            consumed_inbox: batch.consumed.into_iter().collect(),
             idempotency: batch.idempotency,
             outbox,
             projection: projection(batch.after, batch.at),
@@ -209,15 +213,6 @@ impl Journal {
             Appended::Stale { .. } | Appended::Fenced { .. } => Written::Lost,
         })
     }
-}
-
-/// Another node's session may only be taken once that node's lease has lapsed.
-async fn refuse_live_owner(deps: &Deps, owner: Option<&NodeIdentity>) -> Result<(), Failure> {
-    let Some(owner) = owner.filter(|owner| owner.node != deps.node.node) else { return Ok(()) };
-    let now = deps.clock.now();
-    let nodes = deps.store.nodes(toolgate_store::MAX_PAGE).await?;
-    let alive = nodes.iter().any(|node| node.identity == *owner && node.lease_until > now);
-    if alive { Err(Failure::OwnedElsewhere) } else { Ok(()) }
 }
 
 /// Sends the very same bytes again while the outcome is unknown, within the server's patience.

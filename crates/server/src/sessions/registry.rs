@@ -1,7 +1,7 @@
 //! The sessions that are in memory: at most one actor each, loaded when mail comes, restarted when it fails. A panic of
 //! one never hurts another. What is not here: the actor itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,11 @@ use futures_util::FutureExt;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_store::SessionKey;
+use toolgate_store::{HandOver, SessionKey};
 
 use super::actor::{Actor, Exit};
 use super::deps::Deps;
+use super::handed::Handed;
 use super::journal::Journal;
 use super::load::Loaded;
 use super::mail::Mail;
@@ -35,6 +36,9 @@ pub(super) struct Registry {
     deps: Arc<Deps>,
     actors: Mutex<HashMap<SessionKey, Entry>>,
     heads: Mutex<HashMap<SessionKey, watch::Sender<u64>>>,
+    /// Watched here, owned elsewhere.
+    elsewhere: Mutex<HashSet<SessionKey>>,
+    handed: Handed,
     loads: Semaphore,
     setbacks: Setbacks,
     tracker: TaskTracker,
@@ -55,6 +59,8 @@ impl Registry {
             deps,
             actors: Mutex::default(),
             heads: Mutex::default(),
+            elsewhere: Mutex::default(),
+            handed: Handed::default(),
             loads,
             setbacks: Setbacks::default(),
             tracker: TaskTracker::new(),
@@ -98,6 +104,53 @@ impl Registry {
     /// Whether the session may be loaded once more, if it could not be of late.
     pub(super) fn may_try(&self, key: &SessionKey) -> bool {
         self.setbacks.may_try(key)
+    }
+
+    /// The sessions in memory.
+    pub(super) fn keys(&self) -> Vec<SessionKey> {
+        self.actors().keys().cloned().collect()
+    }
+
+    /// Sessions that are to be given away.
+    pub(super) const fn handed(&self) -> &Handed {
+        &self.handed
+    }
+
+    /// Sessions that are watched here and not in memory, since another node owns them.
+    pub(super) fn watched_elsewhere(&self) -> Vec<SessionKey> {
+        let mut elsewhere = self.elsewhere();
+        if elsewhere.is_empty() {
+            return Vec::new();
+        }
+        let actors = self.actors();
+        let mut heads = self.heads();
+        elsewhere.retain(|key| {
+            if actors.contains_key(key) {
+                return false;
+            }
+            let is_watched = heads.get(key).is_some_and(|sender| sender.receiver_count() > 0);
+            if !is_watched {
+                heads.remove(key);
+            }
+            is_watched
+        });
+        elsewhere.iter().cloned().collect()
+    }
+
+    /// The log of a session that is not in memory ends here.
+    pub(super) fn raise(&self, key: &SessionKey, head: u64) {
+        if let Some(sender) = self.heads().get(key) {
+            sender.send_if_modified(|known| {
+                let more = *known < head;
+                *known = head.max(*known);
+                more
+            });
+        }
+    }
+
+    /// Another node owns this session: its head is looked for as long as it is watched.
+    pub(super) fn is_elsewhere(&self, key: &SessionKey) {
+        self.elsewhere().insert(key.clone());
     }
 
     /// Follows the head of a session, whether it is in memory or not.
@@ -145,10 +198,25 @@ impl Registry {
         loop {
             let life = AssertUnwindSafe(self.live(key, &mut mail, created.take())).catch_unwind().await;
             match life {
-                Ok(Ok(Exit::Unloaded | Exit::Lost | Exit::Stopped)) => return close(mail),
+                Ok(Ok(Exit::Unloaded)) => return close(mail),
+                Ok(Ok(Exit::Lost)) => {
+                    self.is_elsewhere(key);
+                    return close(mail);
+                }
+                Ok(Ok(Exit::Stopped { epoch })) => {
+                    self.is_elsewhere(key);
+                    self.handed.push(key.clone(), epoch);
+                    return close(mail);
+                }
+                Ok(Ok(Exit::HandedOver { epoch, request })) => {
+                    self.hand_over(key, epoch, *request).await;
+                    return close(mail);
+                }
                 Ok(Ok(Exit::Failed)) => {}
                 Ok(Err(failure)) => {
-                    if !matches!(failure, Failure::NoSuchSession) {
+                    if matches!(failure, Failure::OwnedElsewhere) {
+                        self.is_elsewhere(key);
+                    } else if !matches!(failure, Failure::NoSuchSession) {
                         self.setbacks.failed(key);
                     }
                     return answer_failure(mail, failure);
@@ -189,6 +257,16 @@ impl Registry {
         Ok(if fresh { actor.run(mail).await } else { actor.recover_and_run(mail).await })
     }
 
+    /// Gives a session to the node that asked for it.
+    async fn hand_over(&self, key: &SessionKey, epoch: u64, request: HandOver) {
+        self.is_elsewhere(key);
+        match self.deps.store.release(&key.tenant, key.session, epoch).await {
+            Ok(_) => self.deps.nodes.wake([request.to]),
+            // It stays here, and is asked for again.
+            Err(error) => tracing::warn!(session = %key.session, %error, "the session could not be handed over"),
+        }
+    }
+
     /// Answers everybody that the session is set aside, until the server is restarted.
     async fn quarantine(&self, mut mail: mpsc::Receiver<Mail>) {
         loop {
@@ -216,6 +294,10 @@ impl Registry {
 
     fn actors(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Entry>> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elsewhere(&self) -> std::sync::MutexGuard<'_, HashSet<SessionKey>> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn heads(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, watch::Sender<u64>>> {

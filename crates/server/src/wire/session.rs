@@ -116,6 +116,13 @@ pub struct WaitingCall {
     pub deadline_at: Option<String>,
 }
 
+/// Status and body of the answer to a request, from the session as it is after the effect: what an idempotency key keeps.
+pub fn receipt(status: u16, snapshot: &Snapshot) -> (u16, Vec<u8>) {
+    // The wire's own types serialize; the fallback cannot be reached.
+    let body = serde_json::to_vec(&SessionView::receipt(snapshot)).unwrap_or_else(|_| b"null".to_vec());
+    (status, body)
+}
+
 impl SessionView {
     /// The session as it is.
     #[must_use]

@@ -8,4 +8,5 @@
 )]
 
 mod http;
+mod nodes;
 mod sessions;

@@ -17,9 +17,11 @@ use toolgate_core::time::Timestamp;
 use toolgate_proposers::Proposers;
 use toolgate_server::caller::Caller;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
-use toolgate_server::sessions::{Bundles, Deps, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission};
+use toolgate_server::sessions::{
+    Bundles, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission,
+};
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
-use toolgate_store::{BundleRow, MasterKey, MemoryStore, NodeId, Registry};
+use toolgate_store::{BundleRow, Cluster, MasterKey, MemoryStore, NodeId, NodeStart, Registry};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -76,7 +78,15 @@ async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: Sessi
     let row = bundle_row();
     store.bundle_put(&tenant, &row).await.unwrap();
     store.bundle_set_current(&tenant, None, &row.digest).await.unwrap();
-    let node = store.node_start(&NodeId::new("n1").unwrap(), SystemClock.now().plus_ms(10_000)).await.unwrap();
+    let node = store
+        .node_start(&NodeStart {
+            node: NodeId::new("n1").unwrap(),
+            ttl: std::time::Duration::from_secs(10),
+            protocol: 1,
+            version: String::new(),
+        })
+        .await
+        .unwrap();
     let deps = Deps {
         lanes: toolgate_store::Lanes::start(Arc::clone(&store) as _, std::num::NonZeroUsize::MIN),
         store,
@@ -96,6 +106,7 @@ async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: Sessi
                 .unwrap(),
         )),
         bundles: Bundles::default(),
+        nodes: Nodes::default(),
         settings,
         stopping: CancellationToken::new(),
     };

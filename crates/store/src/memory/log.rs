@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use toolgate_core::id::{ApprovalId, SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 
-use super::{Gate, MemoryStore, Refusal, Session, State};
+use super::{Gate, MemoryStore, Refusal, Session, State, Waiting};
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::chain::GENESIS;
 use crate::error::{Guard, StoreError};
 use crate::event_log::{EventLog, MAX_PAGE_BYTES};
 use crate::keys::WrappedKey;
 use crate::limits;
+use crate::name::NodeIdentity;
 use crate::page::{page, page_limit, page_size};
 use crate::record::{ApprovalCursor, ApprovalRow, ApprovalStatus, Blob, InboxPut, InboxRow, OutboxRow};
 use crate::row::Row;
@@ -66,6 +67,9 @@ fn create(state: &mut State, new: &NewSession) -> Result<Created, StoreError> {
 
 fn take_over(state: &mut State, take_over: &TakeOver) -> Result<TakenOver, StoreError> {
     let TakeOver { tenant, session, owner, row } = take_over;
+    let place = key(tenant, *session);
+    let alive = |other: &NodeIdentity| other.node != owner.node && state.is_alive(other);
+    let is_owned = state.sessions.get(&place).and_then(|session| session.row.owner.as_ref()).is_some_and(alive);
     let session = state.sessions.get_mut(&key(tenant, *session)).ok_or(StoreError::NoSuchSession)?;
     let (head, epoch) = (session.row.head_seq, session.row.epoch);
     if epoch == row.epoch && session.row.owner.as_ref() == Some(owner) && session.stands(std::slice::from_ref(row)) {
@@ -80,12 +84,16 @@ fn take_over(state: &mut State, take_over: &TakeOver) -> Result<TakenOver, Store
     if !follows {
         return Ok(TakenOver::Stale { head, epoch });
     }
+    if is_owned {
+        return Ok(TakenOver::Owned { head, epoch });
+    }
     session.row.epoch = row.epoch;
     session.row.owner = Some(owner.clone());
     session.row.head_seq = row.seq;
     session.row.head_hash = row.hash;
     session.row.projection.updated_at = row.recorded_at;
     session.rows.push(row.clone());
+    state.hand_overs.remove(&place);
     Ok(TakenOver::Ok { head: row.seq, epoch: row.epoch })
 }
 
@@ -173,7 +181,7 @@ impl EventLog for MemoryStore {
                 session.row.projection.active && session.row.owner.as_ref().is_some_and(|owner| owner.node == *node)
             }
             Wanted::Due(now) => session.row.projection.next_wake_at.is_some_and(|at| at <= *now),
-            Wanted::Inbox => !session.inbox.is_empty(),
+            Wanted::Inbox => session.inbox.values().any(|waiting| waiting.answer.is_none()),
         };
         let limit = page_limit(limit);
         let items = self.with(|state| {
@@ -259,10 +267,10 @@ impl EventLog for MemoryStore {
             if let Some(seq) = session.recorded(&row.id) {
                 return Ok(InboxPut::Recorded { seq });
             }
-            if let Some(waiting) = session.inbox.get(&row.id) {
-                return Ok(InboxPut::Waiting { same_body: waiting.fingerprint == row.fingerprint });
+            if let Some(waiting) = session.inbox.get(&row.id).filter(|waiting| waiting.answer.is_none()) {
+                return Ok(InboxPut::Waiting { same_body: waiting.row.fingerprint == row.fingerprint });
             }
-            session.inbox.insert(row.id.clone(), row);
+            session.inbox.insert(row.id.clone(), Waiting { row, answer: None });
             Ok(InboxPut::Ok)
         })
     }
@@ -270,7 +278,12 @@ impl EventLog for MemoryStore {
     async fn inbox_list(&self, tenant: &TenantId, session: SessionId, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
         Ok(self.with(|state| {
             let Some(session) = state.sessions.get(&key(tenant, session)) else { return Vec::new() };
-            let mut items: Vec<InboxRow> = session.inbox.values().cloned().collect();
+            let mut items: Vec<InboxRow> = session
+                .inbox
+                .values()
+                .filter(|waiting| waiting.answer.is_none())
+                .map(|waiting| waiting.row.clone())
+                .collect();
             items.sort_by(|a, b| (a.received_at, &a.id).cmp(&(b.received_at, &b.id)));
             items.truncate(page_size(page_limit(limit)));
             items

@@ -11,11 +11,9 @@ use crate::error::StoreError;
 use crate::event_log::Registry;
 use crate::keys::MasterKey;
 use crate::limits;
-use crate::name::{NodeId, NodeIdentity};
 use crate::page::{page, page_limit, page_size};
 use crate::record::{
-    ApiKeyRow, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyRow, NodeRow, SecurityCursor,
-    SecurityRow,
+    ApiKeyRow, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyRow, SecurityCursor, SecurityRow,
 };
 use crate::session::Page;
 
@@ -176,36 +174,6 @@ impl Registry for MemoryStore {
         });
         items.sort_by(|a, b| (b.at, &b.id).cmp(&(a.at, &a.id)));
         Ok(page(items, page_limit(limit), |row| SecurityCursor { at: row.at, id: row.id.clone() }))
-    }
-
-    async fn node_start(&self, node: &NodeId, lease_until: Timestamp) -> Result<NodeIdentity, StoreError> {
-        Ok(self.with(|state| {
-            let before = state.nodes.get(node).map_or(0, |row| row.identity.incarnation);
-            let identity = NodeIdentity { node: node.clone(), incarnation: before.saturating_add(1) };
-            let row = NodeRow { identity: identity.clone(), lease_until, draining: false };
-            state.nodes.insert(node.clone(), row);
-            identity
-        }))
-    }
-
-    async fn node_renew(
-        &self,
-        identity: &NodeIdentity,
-        lease_until: Timestamp,
-        draining: bool,
-    ) -> Result<bool, StoreError> {
-        Ok(self.with(|state| match state.nodes.get_mut(&identity.node) {
-            Some(row) if row.identity == *identity => {
-                row.lease_until = lease_until;
-                row.draining = draining;
-                true
-            }
-            _ => false,
-        }))
-    }
-
-    async fn nodes(&self, limit: u32) -> Result<Vec<NodeRow>, StoreError> {
-        Ok(self.with(|state| state.nodes.values().take(page_size(page_limit(limit))).cloned().collect()))
     }
 
     async fn check_master(&self, master: &MasterKey) -> Result<(), StoreError> {

@@ -97,6 +97,7 @@ pub(super) async fn take_over(pool: &PgPool, take_over: &TakeOver) -> Result<Tak
         "ok" => Ok(TakenOver::Ok { head, epoch }),
         "already" => Ok(TakenOver::Already { head, epoch }),
         "stale" => Ok(TakenOver::Stale { head, epoch }),
+        "owned" => Ok(TakenOver::Owned { head, epoch }),
         _ => Err(answer.unexpected()),
     }
 }

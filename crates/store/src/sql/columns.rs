@@ -6,6 +6,7 @@ use toolgate_core::id::{SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 
 use crate::append::{Projection, Sealed};
+use crate::cluster::HandOver;
 use crate::error::StoreError;
 use crate::keys::WrappedKey;
 use crate::name::{KeyId, NodeId, NodeIdentity};
@@ -149,6 +150,19 @@ pub(crate) fn inbox(row: &impl Cells) -> Result<InboxRow, StoreError> {
     })
 }
 
+/// The answer to an input, if there is one.
+pub(crate) fn answer(row: &impl Cells) -> Result<Option<Sealed>, StoreError> {
+    Ok(match (maybe_key_id(row, "answer_key")?, row.maybe_bytes("answer")?) {
+        (Some(key), Some(bytes)) => Some(Sealed { key, bytes }),
+        _ => None,
+    })
+}
+
+pub(crate) fn hand_over(row: &impl Cells) -> Result<HandOver, StoreError> {
+    let to = NodeId::new(&row.text("node")?).map_err(|error| corrupt("node", error))?;
+    Ok(HandOver { key: session_key(row)?, to })
+}
+
 pub(crate) fn outbox(row: &impl Cells) -> Result<OutboxRow, StoreError> {
     Ok(OutboxRow {
         id: row.text("id")?,
@@ -225,7 +239,10 @@ pub(crate) fn node(row: &impl Cells) -> Result<NodeRow, StoreError> {
     let node = NodeId::new(&row.text("node")?).map_err(|error| corrupt("node", error))?;
     Ok(NodeRow {
         identity: NodeIdentity { node, incarnation: row.count("incarnation")? },
-        lease_until: time(row, "lease_until")?,
+        lease_left_us: row.int("left_us")?,
         draining: row.flag("draining")?,
+        protocol: row.maybe_small("protocol")?.unwrap_or_default(),
+        version: row.text("version")?,
+        started_at: time(row, "started_at")?,
     })
 }

@@ -208,7 +208,7 @@ impl<D: Database> EventLog for SqlStore<D> {
                 )
             }
             Wanted::Inbox => select_session!(
-                "JOIN (SELECT DISTINCT i.tenant, i.session FROM inbox i WHERE (i.tenant, i.session) > ($1, $2) \
+                "JOIN (SELECT DISTINCT i.tenant, i.session FROM inbox i WHERE i.answered_at IS NULL AND (i.tenant, i.session) > ($1, $2) \
                  ORDER BY i.tenant, i.session LIMIT $3) w ON w.tenant = s.tenant AND w.session = s.session \
                  ORDER BY s.tenant, s.session"
             ),
@@ -299,7 +299,9 @@ impl<D: Database> EventLog for SqlStore<D> {
              SELECT $1, $2, $3, $4, $5, $6, $7 \
              WHERE EXISTS (SELECT 1 FROM session s WHERE s.tenant = $1 AND s.session = $2) \
              AND NOT EXISTS (SELECT 1 FROM event e WHERE e.tenant = $1 AND e.session = $2 AND e.input_id = $3) \
-             ON CONFLICT DO NOTHING";
+             ON CONFLICT (tenant, session, input_id) DO UPDATE SET received_at = excluded.received_at, \
+             fingerprint = excluded.fingerprint, key_id = excluded.key_id, body = excluded.body, answer = NULL, \
+             answer_key = NULL, answered_at = NULL WHERE inbox.answered_at IS NOT NULL";
         let bound = values![
             tenant.as_str(),
             session.uuid(),
@@ -333,7 +335,7 @@ impl<D: Database> EventLog for SqlStore<D> {
 
     async fn inbox_list(&self, tenant: &TenantId, session: SessionId, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
         let sql = "SELECT input_id, received_at, fingerprint, key_id, body FROM inbox \
-             WHERE tenant = $1 AND session = $2 ORDER BY received_at, input_id LIMIT $3";
+             WHERE tenant = $1 AND session = $2 AND answered_at IS NULL ORDER BY received_at, input_id LIMIT $3";
         let rows = self.database.read(sql, values![tenant.as_str(), session.uuid(), page_limit(limit)]).await?;
         rows.iter().map(columns::inbox).collect()
     }

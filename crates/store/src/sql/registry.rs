@@ -8,14 +8,11 @@ use crate::error::StoreError;
 use crate::event_log::Registry;
 use crate::keys::MasterKey;
 use crate::limits;
-use crate::name::{NodeId, NodeIdentity};
 use crate::page::{page, page_limit};
 use crate::record::{
-    ApiKeyRow, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyRow, NodeRow, SecurityCursor,
-    SecurityRow,
+    ApiKeyRow, BundleRow, Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyRow, SecurityCursor, SecurityRow,
 };
 use crate::session::Page;
-use crate::sql::cells::Cells;
 use crate::sql::{Database, SqlStore, Value, columns, master, values};
 
 fn scope(key: &IdempotencyKey) -> Vec<Value> {
@@ -221,33 +218,6 @@ impl<D: Database> Registry for SqlStore<D> {
         let rows = self.database.read(sql, values![tenant.as_str(), at, id, limit.saturating_add(1)]).await?;
         let items = rows.iter().map(columns::security).collect::<Result<Vec<_>, _>>()?;
         Ok(page(items, limit, |row| SecurityCursor { at: row.at, id: row.id.clone() }))
-    }
-
-    async fn node_start(&self, node: &NodeId, lease_until: Timestamp) -> Result<NodeIdentity, StoreError> {
-        let sql = "INSERT INTO node (node, incarnation, lease_until, draining) VALUES ($1, 1, $2, $3) \
-             ON CONFLICT (node) DO UPDATE SET incarnation = node.incarnation + 1, lease_until = excluded.lease_until, \
-             draining = excluded.draining RETURNING incarnation";
-        let rows = self.database.write(sql, values![node.as_str(), lease_until.as_micros(), false]).await?;
-        let row = rows.first().ok_or_else(|| StoreError::Unavailable("no incarnation came back".into()))?;
-        Ok(NodeIdentity { node: node.clone(), incarnation: row.count("incarnation")? })
-    }
-
-    async fn node_renew(
-        &self,
-        identity: &NodeIdentity,
-        lease_until: Timestamp,
-        draining: bool,
-    ) -> Result<bool, StoreError> {
-        let sql = "UPDATE node SET lease_until = $3, draining = $4 WHERE node = $1 AND incarnation = $2";
-        let incarnation =
-            i64::try_from(identity.incarnation).map_err(|_| StoreError::Invalid("incarnation out of range"))?;
-        let bound = values![identity.node.as_str(), incarnation, lease_until.as_micros(), draining];
-        Ok(self.database.execute(sql, bound).await? == 1)
-    }
-
-    async fn nodes(&self, limit: u32) -> Result<Vec<NodeRow>, StoreError> {
-        let rows = self.database.read("SELECT * FROM node ORDER BY node LIMIT $1", values![page_limit(limit)]).await?;
-        rows.iter().map(columns::node).collect()
     }
 
     async fn check_master(&self, master: &MasterKey) -> Result<(), StoreError> {

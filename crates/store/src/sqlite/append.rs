@@ -203,7 +203,9 @@ async fn take_over_one(writer: &mut SqliteConnection, take_over: &TakeOver) -> R
     let mut tx = writer.begin_with(BEGIN).await.map_err(store_error)?;
     let sql = "UPDATE session SET epoch = $3, owner = $4, owner_incarnation = $5, head_seq = $6, head_hash = $7, \
          updated_at = $8 WHERE tenant = $1 AND session = $2 AND epoch = $3 - 1 AND head_seq = $6 - 1 \
-         AND head_hash = $9 AND NOT closed";
+         AND head_hash = $9 AND NOT closed AND NOT EXISTS (SELECT 1 FROM node n WHERE n.node = session.owner \
+         AND n.incarnation = session.owner_incarnation AND n.node <> $4 \
+         AND n.lease_until > CAST(unixepoch('subsec') * 1000000 AS INTEGER))";
     let values = values![
         tenant.as_str(),
         session.uuid(),
@@ -218,10 +220,12 @@ async fn take_over_one(writer: &mut SqliteConnection, take_over: &TakeOver) -> R
     let changed = bound(sql, values).execute(&mut *tx).await.map_err(store_error)?.rows_affected();
     if changed == 1 {
         insert(&mut tx, tenant.as_str(), session.uuid(), std::slice::from_ref(row)).await.map_err(only_store_error)?;
+        let asked = "DELETE FROM hand_over WHERE tenant = $1 AND session = $2";
+        bound(asked, values![tenant.as_str(), session.uuid()]).execute(&mut *tx).await.map_err(store_error)?;
         tx.commit().await.map_err(store_error)?;
         return Ok(TakenOver::Ok { head: row.seq, epoch: row.epoch });
     }
-    let sql = "SELECT s.epoch, s.head_seq, s.closed, EXISTS (SELECT 1 FROM event e WHERE e.tenant = $1 AND e.session = $2 \
+    let sql = "SELECT s.epoch, s.head_seq, s.head_hash, s.closed, EXISTS (SELECT 1 FROM event e WHERE e.tenant = $1 AND e.session = $2 \
          AND e.seq = $3 AND e.epoch = $4 AND e.hash = $5 AND e.header = $6 AND e.payload = $7) \
          AND s.epoch = $4 AND s.owner = $8 AND s.owner_incarnation = $9 AS same \
          FROM session s WHERE s.tenant = $1 AND s.session = $2";
@@ -243,6 +247,11 @@ async fn take_over_one(writer: &mut SqliteConnection, take_over: &TakeOver) -> R
         Ok(TakenOver::Already { head, epoch })
     } else if found.flag("closed")? {
         Err(StoreError::Guard(Guard::SessionClosed))
+    } else if epoch.checked_add(1) == Some(row.epoch)
+        && head.checked_add(1) == Some(row.seq)
+        && found.hash("head_hash")? == row.prev_hash
+    {
+        Ok(TakenOver::Owned { head, epoch })
     } else {
         Ok(TakenOver::Stale { head, epoch })
     }

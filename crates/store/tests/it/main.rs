@@ -47,6 +47,7 @@ mod lanes;
 mod ledger;
 mod ledger_input;
 mod master;
+mod nodes;
 mod ownership;
 mod reading;
 mod records;

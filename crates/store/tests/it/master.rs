@@ -1,9 +1,12 @@
 //! A wrong or lost master key is noticed before anything is written under it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use toolgate_core::time::Timestamp;
-use toolgate_store::{ContentKey, KeyId, MasterKey, NodeId, SecurityRow, SqliteStore, StoreError, WrappedKey};
+use toolgate_store::{
+    ContentKey, KeyId, MasterKey, NodeId, NodeStart, SecurityRow, SqliteStore, StoreError, WrappedKey,
+};
 
 use crate::backend::Backend;
 use crate::sample::{Log, tenant};
@@ -85,7 +88,9 @@ async fn data_without_a_proof_is_refused(backend: Backend) {
 }
 
 async fn a_node_alone_is_no_data(backend: Backend) {
-    backend.store.node_start(&NodeId::new("node-1").unwrap(), Timestamp(1)).await.unwrap();
+    let node = NodeId::new("node-1").unwrap();
+    let start = NodeStart { node, ttl: Duration::from_secs(1), protocol: 1, version: String::new() };
+    backend.store.node_start(&start).await.unwrap();
     backend.store.check_master(&key(1)).await.unwrap();
     assert!(matches!(backend.store.check_master(&key(2)).await, Err(StoreError::OtherMasterKey)));
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use toolgate_core::time::Timestamp;
 use toolgate_store::chain::{Head, check};
 use toolgate_store::{Appended, NodeId, StoreError, TakenOver, Wanted};
 
@@ -18,8 +17,6 @@ contract!(
     a_released_session_has_no_owner,
     a_take_over_of_no_session_is_told,
     ill_formed_take_overs_are_refused,
-    each_start_of_a_node_is_another_incarnation,
-    a_replaced_incarnation_cannot_renew,
 );
 
 async fn a_take_over_raises_the_epoch_and_writes_its_row(backend: Backend) {
@@ -162,28 +159,4 @@ async fn ill_formed_take_overs_are_refused(backend: Backend) {
         let answer = backend.store.take_over(Arc::new(take_over)).await;
         assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
     }
-}
-
-async fn each_start_of_a_node_is_another_incarnation(backend: Backend) {
-    let store = &backend.store;
-    let name = NodeId::new("node-1").unwrap();
-    assert_eq!(store.node_start(&name, Timestamp(10)).await.unwrap(), node("node-1", 1));
-    assert_eq!(store.node_start(&name, Timestamp(20)).await.unwrap(), node("node-1", 2));
-    store.node_start(&NodeId::new("node-0").unwrap(), Timestamp(30)).await.unwrap();
-    let nodes = store.nodes(10).await.unwrap();
-    let seen: Vec<_> = nodes.iter().map(|row| (row.identity.clone(), row.lease_until, row.draining)).collect();
-    assert_eq!(seen, [(node("node-0", 1), Timestamp(30), false), (node("node-1", 2), Timestamp(20), false)]);
-}
-
-async fn a_replaced_incarnation_cannot_renew(backend: Backend) {
-    let store = &backend.store;
-    let name = NodeId::new("node-1").unwrap();
-    let old = store.node_start(&name, Timestamp(10)).await.unwrap();
-    assert!(store.node_renew(&old, Timestamp(15), false).await.unwrap());
-    let new = store.node_start(&name, Timestamp(20)).await.unwrap();
-    assert!(!store.node_renew(&old, Timestamp(99), false).await.unwrap());
-    assert!(store.node_renew(&new, Timestamp(30), true).await.unwrap());
-    let nodes = store.nodes(10).await.unwrap();
-    assert_eq!((nodes[0].lease_until, nodes[0].draining), (Timestamp(30), true));
-    assert!(!store.node_renew(&node("node-9", 1), Timestamp(1), false).await.unwrap());
 }

@@ -14,14 +14,14 @@ use tokio_util::sync::{CancellationToken, PollSender};
 use toolgate_core::bundle::Bundle;
 use toolgate_core::id::{ActorId, TenantId};
 use toolgate_proposers::{EnvSecrets, Proposers};
-use toolgate_store::{BundleRow, MasterKey, MemoryStore, NodeId, Registry};
+use toolgate_store::{BundleRow, Cluster, MasterKey, MemoryStore, NodeId, NodeStart, Registry};
 
 use crate::app::{App, HttpLimits};
 use crate::auth::{KeyRequest, Pepper, mint};
 use crate::caller::Scope;
 use crate::channel::{Channel, ChannelSettings, pump};
 use crate::clock::{Clock, SystemClock};
-use crate::sessions::{Bundles, Deps, SessionSettings, Sessions};
+use crate::sessions::{Bundles, Deps, Nodes, SessionSettings, Sessions};
 use crate::tools::{AddressPolicy, HttpRunner, Tools};
 
 /// Everything that is waited for comes within this time, or the test fails.
@@ -78,7 +78,15 @@ impl World {
             store.bundle_put(&tenant, &row).await.unwrap();
             store.bundle_set_current(&tenant, None, &row.digest).await.unwrap();
         }
-        let node = store.node_start(&NodeId::new("n1").unwrap(), SystemClock.now().plus_ms(60_000)).await.unwrap();
+        let node = store
+            .node_start(&NodeStart {
+                node: NodeId::new("n1").unwrap(),
+                ttl: std::time::Duration::from_secs(10),
+                protocol: 1,
+                version: String::new(),
+            })
+            .await
+            .unwrap();
         let clock = Arc::new(SystemClock);
         let http = HttpRunner::new(AddressPolicy::Public, Arc::new(EnvSecrets), Arc::new(SystemClock)).unwrap();
         let deps = Deps {
@@ -97,6 +105,7 @@ impl World {
             models: Proposers::new().unwrap(),
             tools: Arc::new(Tools::new(http)),
             bundles: Bundles::default(),
+            nodes: Nodes::default(),
             settings: SessionSettings::default(),
             stopping: CancellationToken::new(),
         };

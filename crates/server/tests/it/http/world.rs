@@ -18,9 +18,9 @@ use toolgate_server::auth::{KeyRequest, Pepper, mint};
 use toolgate_server::caller::Scope;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
 use toolgate_server::router::router;
-use toolgate_server::sessions::{Bundles, Deps, SessionSettings, Sessions};
+use toolgate_server::sessions::{Bundles, Deps, Nodes, SessionSettings, Sessions};
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
-use toolgate_store::{MasterKey, MemoryStore, NodeId, Registry as _};
+use toolgate_store::{Cluster as _, MasterKey, MemoryStore, NodeId, NodeStart, Registry as _};
 use tower::ServiceExt as _;
 
 pub(super) const WAIT: Duration = Duration::from_secs(20);
@@ -93,7 +93,15 @@ impl World {
         let store = Arc::new(MemoryStore::new());
         let clock = Arc::new(TestClock::default());
         let shared: SharedClock = Arc::clone(&clock) as SharedClock;
-        let node = store.node_start(&NodeId::new("n1").unwrap(), clock.now().plus_ms(600_000)).await.unwrap();
+        let node = store
+            .node_start(&NodeStart {
+                node: NodeId::new("n1").unwrap(),
+                ttl: std::time::Duration::from_secs(10),
+                protocol: 1,
+                version: String::new(),
+            })
+            .await
+            .unwrap();
         let runner =
             HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::clone(&shared));
         let sessions = Sessions::new(Deps {
@@ -112,6 +120,7 @@ impl World {
             models: Proposers::new().unwrap(),
             tools: Arc::new(Tools::new(runner.unwrap())),
             bundles: Bundles::default(),
+            nodes: Nodes::default(),
             settings: SessionSettings::default(),
             stopping: CancellationToken::new(),
         });

@@ -1,0 +1,101 @@
+//! The owner's side of what other nodes bring: inputs in the inboxes of its sessions, and requests to hand sessions over.
+//! What is not here: deciding them (`actor`).
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use toolgate_core::id::InputId;
+use toolgate_store::{HandOver, InboxRow, SessionKey, StoreError};
+
+use super::deps::Deps;
+use super::mail::Mail;
+use super::registry::Registry;
+
+/// How often inboxes are looked into without a hint.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Inputs taken at once.
+const PAGE: u32 = 500;
+
+/// Inputs that are with their sessions already.
+type UnderWay = Arc<Mutex<HashSet<(SessionKey, InputId)>>>;
+
+/// An input on its way to its session; dropped once the session is done with it.
+#[derive(Debug)]
+pub(super) struct Delivered {
+    pub(super) row: InboxRow,
+    key: SessionKey,
+    under_way: UnderWay,
+}
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        let place = (self.key.clone(), self.row.id.clone());
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+    }
+}
+
+/// Looks into the inboxes until the server stops.
+pub(super) async fn consume(deps: Arc<Deps>, registry: Arc<Registry>) {
+    let under_way = UnderWay::default();
+    loop {
+        match round(&deps, &registry, &under_way).await {
+            // A full page: there may be more.
+            Ok(true) => {}
+            Ok(false) => pause(&deps).await,
+            Err(error) => {
+                tracing::warn!(%error, "the inboxes could not be looked into; they will be in the next round");
+                pause(&deps).await;
+            }
+        }
+        if deps.stopping.is_cancelled() {
+            return;
+        }
+    }
+}
+
+async fn pause(deps: &Deps) {
+    tokio::select! {
+        () = deps.nodes.inbox.notified() => {}
+        () = tokio::time::sleep(LOOK_EVERY) => {}
+        () = deps.stopping.cancelled() => {}
+    }
+}
+
+async fn round(deps: &Arc<Deps>, registry: &Arc<Registry>, under_way: &UnderWay) -> Result<bool, StoreError> {
+    let mut sent = 0;
+    for (key, row) in deps.store.inbox_of(&deps.node, PAGE).await? {
+        // What is given away is taken by the next owner.
+        if deps.nodes.draining().is_cancelled() && !registry.holds(&key) {
+            continue;
+        }
+        let place = (key.clone(), row.id.clone());
+        if !registry.may_try(&key) || !under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
+            continue;
+        }
+        let delivered = Delivered { row, key: key.clone(), under_way: Arc::clone(under_way) };
+        if registry.send(&key, Mail::Letter(Box::new(delivered))).await.is_ok() {
+            sent += 1;
+        }
+    }
+    for request in deps.store.hand_overs_of(&deps.node, PAGE).await? {
+        hand_over(deps, registry, request).await?;
+    }
+    Ok(sent == PAGE)
+}
+
+async fn hand_over(deps: &Deps, registry: &Arc<Registry>, request: HandOver) -> Result<(), StoreError> {
+    if registry.holds(&request.key) {
+        // One that is busy hears of it in the next round.
+        let key = request.key.clone();
+        let _ = registry.send(&key, Mail::HandOver(request)).await;
+        return Ok(());
+    }
+    let key = &request.key;
+    let Some(row) = deps.store.session(&key.tenant, key.session).await? else { return Ok(()) };
+    if row.owner.as_ref() == Some(&deps.node) {
+        deps.store.release(&key.tenant, key.session, row.epoch).await?;
+        deps.nodes.wake([request.to]);
+    }
+    Ok(())
+}
