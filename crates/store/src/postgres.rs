@@ -22,11 +22,14 @@ use crate::sql::{Database, Refused, SqlStore, Value, detached};
 mod append;
 mod batch;
 mod hints;
+mod kept;
 mod ledger;
 mod plain;
 mod settings;
 
 pub use settings::{Risk, Unsafe};
+
+use kept::{Kept, TRUSTED_IDLE};
 
 /// The store in a PostgreSQL database.
 pub type PostgresStore = SqlStore<Postgres>;
@@ -34,7 +37,7 @@ pub type PostgresStore = SqlStore<Postgres>;
 /// The pools over one PostgreSQL database.
 #[derive(Debug, Clone)]
 pub struct Postgres {
-    pool: PgPool,
+    kept: Kept,
     /// For what must not wait behind appends: the lease, and the connection that hints arrive on.
     beside: PgPool,
 }
@@ -71,9 +74,6 @@ const NARROW: &str = "SELECT set_config('role', rolname, false) FROM pg_catalog.
 /// That role's name.
 const NARROWED: &str = "toolgate_app";
 
-/// A connection that was idle for longer is tried before it is used: the server may have gone in the meantime.
-const TRUSTED_IDLE: Duration = Duration::from_secs(1);
-
 async fn prepare(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query(PREPARE).execute(&mut *conn).await?;
     match sqlx::query(NARROW).execute(conn).await {
@@ -105,10 +105,11 @@ impl SqlStore<Postgres> {
         sqlx::query("SET client_min_messages = warning").execute(&owner).await.map_err(store_error)?;
         migrate(&owner).await?;
         owner.close().await;
-        let pool = pool(options.max_connections.max(1), options.acquire_timeout);
-        let pool = pool.connect_with(connect.clone()).await.map_err(store_error)?;
+        let most = options.max_connections.max(1);
+        let pool = pool(most, options.acquire_timeout).connect_with(connect.clone()).await.map_err(store_error)?;
+        let kept = Kept::new(pool, most, options.acquire_timeout);
         let beside = self::pool(BESIDE, options.acquire_timeout).connect_lazy_with(connect);
-        let store = Self { database: Postgres { pool, beside } };
+        let store = Self { database: Postgres { kept, beside } };
         let role = store.connection_role().await?;
         if role != NARROWED {
             tracing::warn!(
@@ -129,7 +130,7 @@ impl SqlStore<Postgres> {
     /// Closes all connections.
     pub async fn close(&self) {
         self.database.beside.close().await;
-        self.database.pool.close().await;
+        self.database.kept.close().await;
     }
 }
 
@@ -201,8 +202,8 @@ impl Database for Postgres {
     }
 
     async fn hint(&self, nodes: Vec<NodeId>) -> Result<(), StoreError> {
-        let pool = self.pool.clone();
-        detached(async move { hints::notify(&pool, &nodes).await }).await?
+        let kept = self.kept.clone();
+        detached(async move { hints::notify(&kept, &nodes).await }).await?
     }
 
     async fn hints(&self, node: NodeId) -> Result<Option<Box<dyn Hints>>, StoreError> {
@@ -211,8 +212,8 @@ impl Database for Postgres {
     }
 
     async fn read(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<PgRow>, StoreError> {
-        let pool = self.pool.clone();
-        detached(async move { bound(sql, values).fetch_all(&pool).await.map_err(store_error) }).await?
+        let kept = self.kept.clone();
+        detached(async move { kept.fetch_all(bound(sql, values)).await.map_err(store_error) }).await?
     }
 
     async fn write(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<PgRow>, StoreError> {
@@ -220,22 +221,22 @@ impl Database for Postgres {
     }
 
     async fn execute(&self, sql: &'static str, values: Vec<Value>) -> Result<u64, StoreError> {
-        let pool = self.pool.clone();
-        detached(async move {
-            bound(sql, values).execute(&pool).await.map(|done| done.rows_affected()).map_err(store_error)
-        })
+        let kept = self.kept.clone();
+        detached(
+            async move { kept.execute(bound(sql, values)).await.map(|done| done.rows_affected()).map_err(store_error) },
+        )
         .await?
     }
 
     async fn append(&self, append: Arc<Append>) -> Result<Appended, Refused> {
-        let pool = self.pool.clone();
-        detached(async move { append::append(&pool, &append).await }).await?
+        let kept = self.kept.clone();
+        detached(async move { append::append(&kept, &append).await }).await?
     }
 
     async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, Refused>> {
-        let pool = self.pool.clone();
+        let kept = self.kept.clone();
         let count = appends.len();
-        match detached(async move { batch::append_many(&pool, &appends).await }).await {
+        match detached(async move { batch::append_many(&kept, &appends).await }).await {
             Ok(answers) => answers,
             Err(_) => {
                 (0..count).map(|_| Err(StoreError::Unavailable("the batch was not finished".into()).into())).collect()
@@ -244,17 +245,17 @@ impl Database for Postgres {
     }
 
     async fn create(&self, new: Arc<NewSession>) -> Result<Created, Refused> {
-        let pool = self.pool.clone();
-        detached(async move { append::create(&pool, &new).await }).await?
+        let kept = self.kept.clone();
+        detached(async move { append::create(&kept, &new).await }).await?
     }
 
     async fn take_over(&self, take_over: Arc<TakeOver>) -> Result<TakenOver, StoreError> {
-        let pool = self.pool.clone();
-        detached(async move { append::take_over(&pool, &take_over).await }).await?
+        let kept = self.kept.clone();
+        detached(async move { append::take_over(&kept, &take_over).await }).await?
     }
 
     async fn post(&self, posting: Posting) -> Result<Reserved, StoreError> {
-        let pool = self.pool.clone();
-        detached(async move { ledger::post(&pool, &posting).await }).await?
+        let kept = self.kept.clone();
+        detached(async move { ledger::post(&kept, &posting).await }).await?
     }
 }

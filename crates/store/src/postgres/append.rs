@@ -2,8 +2,9 @@
 //! the order of the functions' parameters in `migrations/postgres/0004_append.sql`.
 
 use sqlx::Postgres as Driver;
-use sqlx::postgres::{PgArguments, PgPool, PgRow};
+use sqlx::postgres::{PgArguments, PgRow};
 
+use super::kept::Kept;
 use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
 use crate::error::StoreError;
 use crate::record::{ApprovalRow, OutboxRow, SecurityRow};
@@ -34,8 +35,8 @@ pub(super) const VALUES: usize = 62;
 pub(super) type Query<'q> = sqlx::query::Query<'q, Driver, PgArguments>;
 
 /// Applies one append.
-pub(super) async fn append(pool: &PgPool, append: &Append) -> Result<Appended, Refused> {
-    let answer = bind(sqlx::query(APPEND), append).fetch_one(pool).await.map_err(refused)?;
+pub(super) async fn append(kept: &Kept, append: &Append) -> Result<Appended, Refused> {
+    let answer = kept.fetch_one(bind(sqlx::query(APPEND), append)).await.map_err(refused)?;
     appended(&answer)
 }
 
@@ -52,7 +53,7 @@ pub(super) fn appended(row: &PgRow) -> Result<Appended, Refused> {
 }
 
 /// Creates a session and applies its first append.
-pub(super) async fn create(pool: &PgPool, new: &NewSession) -> Result<Created, Refused> {
+pub(super) async fn create(kept: &Kept, new: &NewSession) -> Result<Created, Refused> {
     let query = sqlx::query(CREATE)
         .bind(new.alias.as_deref())
         .bind(new.body_fingerprint.as_bytes().as_slice())
@@ -60,7 +61,7 @@ pub(super) async fn create(pool: &PgPool, new: &NewSession) -> Result<Created, R
         .bind(new.created_at.as_micros())
         .bind(new.owner.node.as_str())
         .bind(int(new.owner.incarnation));
-    let answer = bind(query, &new.append).fetch_one(pool).await.map_err(refused)?;
+    let answer = kept.fetch_one(bind(query, &new.append)).await.map_err(refused)?;
     let answer = Answer::read(&answer)?;
     match answer.outcome.as_str() {
         "ok" => Ok(Created::Ok { head: answer.head }),
@@ -72,9 +73,9 @@ pub(super) async fn create(pool: &PgPool, new: &NewSession) -> Result<Created, R
 }
 
 /// Changes the owner and appends its row.
-pub(super) async fn take_over(pool: &PgPool, take_over: &TakeOver) -> Result<TakenOver, StoreError> {
+pub(super) async fn take_over(kept: &Kept, take_over: &TakeOver) -> Result<TakenOver, StoreError> {
     let TakeOver { tenant, session, owner, row } = take_over;
-    let answer = sqlx::query(TAKE_OVER)
+    let query = sqlx::query(TAKE_OVER)
         .bind(tenant.as_str())
         .bind(session.uuid())
         .bind(owner.node.as_str())
@@ -87,10 +88,8 @@ pub(super) async fn take_over(pool: &PgPool, take_over: &TakeOver) -> Result<Tak
         .bind(row.header.as_slice())
         .bind(row.payload.as_slice())
         .bind(row.prev_hash.as_slice())
-        .bind(row.hash.as_slice())
-        .fetch_one(pool)
-        .await
-        .map_err(store_error)?;
+        .bind(row.hash.as_slice());
+    let answer = kept.fetch_one(query).await.map_err(store_error)?;
     let answer = Answer::read(&answer)?;
     let (head, epoch) = (answer.head, answer.epoch);
     match answer.outcome.as_str() {

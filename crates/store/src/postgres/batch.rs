@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgPool;
 
 use super::append::{VALUES, append, appended, bind, refused};
+use super::kept::Kept;
 use super::plain::{self, is_plain};
 use crate::append::{Append, Appended};
 use crate::error::StoreError;
@@ -22,7 +22,7 @@ const MOST_PLAIN: usize = 512;
 
 /// Applies several appends: plain ones together, the others in statements of their own. When one of a statement's appends is
 /// refused, nothing of that statement was applied, and each is sent by itself.
-pub(super) async fn append_many(pool: &PgPool, appends: &[Arc<Append>]) -> Vec<Result<Appended, Refused>> {
+pub(super) async fn append_many(kept: &Kept, appends: &[Arc<Append>]) -> Vec<Result<Appended, Refused>> {
     // All batches lock their sessions in the same order, so that none waits for another in a circle. The sort is stable:
     // appends of one session stay in the order given.
     let mut order: Vec<usize> = (0..appends.len()).collect();
@@ -32,14 +32,14 @@ pub(super) async fn append_many(pool: &PgPool, appends: &[Arc<Append>]) -> Vec<R
         let (plain, others): (Vec<usize>, Vec<usize>) =
             wave.into_iter().partition(|index| appends.get(*index).is_some_and(|append| is_plain(append)));
         for chunk in plain.chunks(MOST_PLAIN) {
-            settle(&mut answers, chunk, together(pool, &of(appends, chunk)).await);
+            settle(&mut answers, chunk, together(kept, &of(appends, chunk)).await);
         }
         let mut rest = others.as_slice();
         while !rest.is_empty() {
             let size = (1 << rest.len().ilog2()).min(MOST);
             let (chunk, after) = rest.split_at(size);
             rest = after;
-            settle(&mut answers, chunk, statement(pool, &of(appends, chunk)).await);
+            settle(&mut answers, chunk, statement(kept, &of(appends, chunk)).await);
         }
     }
     let missing = || Err(StoreError::Unavailable("no answer for an append of the batch".into()).into());
@@ -76,8 +76,8 @@ fn settle(answers: &mut [Option<Result<Appended, Refused>>], chunk: &[usize], se
 }
 
 /// Plain appends in one statement; those that did not fit are told why by the function for single ones.
-async fn together(pool: &PgPool, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {
-    let applied = match plain::append(pool, appends).await {
+async fn together(kept: &Kept, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {
+    let applied = match plain::append(kept, appends).await {
         Ok(applied) => applied,
         Err(Refused::Failed(error)) if error.is_retryable() => return all_again(&error, appends.len()),
         Err(_) => vec![false; appends.len()],
@@ -88,7 +88,7 @@ async fn together(pool: &PgPool, appends: &[&Arc<Append>]) -> Vec<Result<Appende
             let rows = u64::try_from(one.rows.len()).unwrap_or(u64::MAX);
             Ok(Appended::Ok { head: one.expected_head.saturating_add(rows) })
         } else {
-            append(pool, one).await
+            append(kept, one).await
         });
     }
     answers
@@ -99,11 +99,11 @@ fn all_again(error: &StoreError, count: usize) -> Vec<Result<Appended, Refused>>
     (0..count).map(|_| Err(again(error).into())).collect()
 }
 
-async fn statement(pool: &PgPool, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {
+async fn statement(kept: &Kept, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {
     if appends.len() > 1 {
         let query = sqlx::query(AssertSqlSafe(sql(appends.len())));
         let query = appends.iter().fold(query, |query, append| bind(query, append));
-        match query.fetch_all(pool).await.map_err(refused) {
+        match kept.fetch_all(query).await.map_err(refused) {
             Ok(rows) if rows.len() == appends.len() => return rows.iter().map(appended).collect(),
             Err(Refused::Failed(error)) if error.is_retryable() => return all_again(&error, appends.len()),
             Ok(_) | Err(_) => {}
@@ -111,7 +111,7 @@ async fn statement(pool: &PgPool, appends: &[&Arc<Append>]) -> Vec<Result<Append
     }
     let mut answers = Vec::with_capacity(appends.len());
     for one in appends {
-        answers.push(append(pool, one).await);
+        answers.push(append(kept, one).await);
     }
     answers
 }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgListener, PgPool};
 
+use super::kept::Kept;
 use crate::cluster::Hints;
 use crate::error::StoreError;
 use crate::name::NodeId;
@@ -17,10 +18,10 @@ fn channel(node: &NodeId) -> String {
 }
 
 /// Wakes nodes with one statement.
-pub(super) async fn notify(pool: &PgPool, nodes: &[NodeId]) -> Result<(), StoreError> {
+pub(super) async fn notify(kept: &Kept, nodes: &[NodeId]) -> Result<(), StoreError> {
     let channels: Vec<String> = nodes.iter().map(channel).collect();
     let sql = "SELECT pg_notify(c, '') FROM unnest($1::text[]) AS c";
-    sqlx::query(sql).bind(channels).execute(pool).await.map(drop).map_err(store_error)
+    kept.execute(sqlx::query(sql).bind(channels)).await.map(drop).map_err(store_error)
 }
 
 /// Listens on the channel of a node.

@@ -1,9 +1,10 @@
 //! The ledger on PostgreSQL: each posting is one call of a function, in autocommit. The order of the bound values is the
 //! order of the function's parameters in `migrations/postgres/0006_ledger.sql`.
 
-use sqlx::postgres::{PgPool, PgRow};
+use sqlx::postgres::PgRow;
 
 use super::append::int;
+use super::kept::Kept;
 use crate::error::StoreError;
 use crate::ledger::plan::OVERFLOW;
 use crate::ledger::{MAX_AMOUNT, Posting, Reserved};
@@ -17,10 +18,10 @@ const WRITE: &str = "SELECT outcome, refused_nth, refused_used FROM ledger_write
 const TRIES: u32 = 4;
 
 /// Applies one posting.
-pub(super) async fn post(pool: &PgPool, posting: &Posting) -> Result<Reserved, StoreError> {
+pub(super) async fn post(kept: &Kept, posting: &Posting) -> Result<Reserved, StoreError> {
     let mut tries = 1;
     loop {
-        match write(pool, posting).await {
+        match write(kept, posting).await {
             Ok(row) => return answer(&row, posting),
             // The server took everything back, and says that it may be sent again.
             Err(error) if tries < TRIES && gave_way(&error) => tries = tries.saturating_add(1),
@@ -29,7 +30,7 @@ pub(super) async fn post(pool: &PgPool, posting: &Posting) -> Result<Reserved, S
     }
 }
 
-async fn write(pool: &PgPool, posting: &Posting) -> Result<PgRow, sqlx::Error> {
+async fn write(kept: &Kept, posting: &Posting) -> Result<PgRow, sqlx::Error> {
     let settle: Vec<&str> = posting.settle.iter().map(|settlement| settlement.key.as_str()).collect();
     let (mut used_key, mut used_counter, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for settlement in &posting.settle {
@@ -41,7 +42,7 @@ async fn write(pool: &PgPool, posting: &Posting) -> Result<PgRow, sqlx::Error> {
     }
     let key = posting.reserve.as_ref().map(|wish| wish.key.as_str());
     let charges = posting.reserve.as_ref().map_or(&[][..], |wish| &wish.charges);
-    sqlx::query(WRITE)
+    let query = sqlx::query(WRITE)
         .bind(posting.tenant.as_str())
         .bind(posting.session.uuid())
         .bind(posting.at.as_micros())
@@ -53,9 +54,8 @@ async fn write(pool: &PgPool, posting: &Posting) -> Result<PgRow, sqlx::Error> {
         .bind(charges.iter().map(|charge| charge.counter.as_str()).collect::<Vec<_>>())
         .bind(charges.iter().map(|charge| charge.window_start.as_micros()).collect::<Vec<_>>())
         .bind(charges.iter().map(|charge| int(charge.amount)).collect::<Vec<_>>())
-        .bind(charges.iter().map(|charge| int(charge.limit.min(MAX_AMOUNT))).collect::<Vec<_>>())
-        .fetch_one(pool)
-        .await
+        .bind(charges.iter().map(|charge| int(charge.limit.min(MAX_AMOUNT))).collect::<Vec<_>>());
+    kept.fetch_one(query).await
 }
 
 fn answer(row: &PgRow, posting: &Posting) -> Result<Reserved, StoreError> {

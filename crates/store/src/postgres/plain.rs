@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use sqlx::postgres::{PgPool, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::{Row as _, query};
 
 use super::append::{bind_rows, column, int, refused};
+use super::kept::Kept;
 use crate::append::Append;
 use crate::keys::WrappedKey;
 use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
@@ -31,7 +32,7 @@ pub(super) fn is_plain(append: &Append) -> bool {
 
 /// Applies plain appends of different sessions. Answers for each whether it was applied; of those that were not, nothing is
 /// known but that they did not fit.
-pub(super) async fn append(pool: &PgPool, appends: &[&Arc<Append>]) -> Result<Vec<bool>, Refused> {
+pub(super) async fn append(kept: &Kept, appends: &[&Arc<Append>]) -> Result<Vec<bool>, Refused> {
     let of = |value: fn(&Append) -> i64| appends.iter().map(|append| value(append)).collect::<Vec<i64>>();
     let state = appends.iter().map(|append| &append.projection);
     let rows: Vec<(i64, &Append, &Row)> = placed(appends, |append| &append.rows);
@@ -68,7 +69,7 @@ pub(super) async fn append(pool: &PgPool, appends: &[&Arc<Append>]) -> Result<Ve
         .bind(column(&keys, |(_, append, _)| append.session.uuid()))
         .bind(column(&keys, |(_, _, key)| key.id.as_str()))
         .bind(column(&keys, |(_, _, key)| key.wrapped.as_slice()));
-    let answer: PgRow = query.fetch_one(pool).await.map_err(refused)?;
+    let answer: PgRow = kept.fetch_one(query).await.map_err(refused)?;
     let applied: Vec<i64> = answer.try_get("applied").map_err(store_error)?;
     let mut answers = vec![false; appends.len()];
     for place in applied {
