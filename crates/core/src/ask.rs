@@ -1,6 +1,8 @@
 //! What a proposer is given: instructions, transcript, tools. What is not here: how it is built from the state
 //! (`transcript`), and any provider's format (`toolgate-proposers`).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, ToolId};
@@ -11,8 +13,8 @@ use crate::json::Json;
 pub struct Ask {
     /// Text for the system role, in order: the profile's prompt, hooks, directives of Toolgate.
     pub instructions: Vec<String>,
-    /// The conversation so far, oldest first.
-    pub transcript: Vec<Entry>,
+    /// The conversation so far, oldest first; shared with the session's state.
+    pub transcript: Vec<Arc<Entry>>,
     /// The tools this session may use.
     pub tools: Vec<ToolView>,
     /// JSON Schema that the final output must satisfy.

@@ -29,7 +29,7 @@ pub fn ask(session: &Session, bundle: &Bundle) -> Ask {
     let of_profile = session.profile.as_ref().and_then(|name| bundle.output_schema(name));
     Ask {
         instructions,
-        transcript: session.transcript.iter().map(|entry| (**entry).clone()).collect(),
+        transcript: session.transcript.clone(),
         tools,
         output_schema: own.or_else(|| of_profile.map(|schema| schema.shown().clone())),
         answers_so_far: session.rounds,

@@ -2,6 +2,7 @@
 //! not here: any wire format.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use toolgate_core::ask::{CallView, Entry};
 use toolgate_core::id::CallId;
@@ -39,14 +40,14 @@ pub(crate) struct Outcome<'a> {
 
 /// Pairs calls with their results, wherever in the transcript they stand. A call without result gets one that says so:
 /// providers refuse a history with a call left open, and then every later request of the session fails.
-pub(crate) fn pair(transcript: &[Entry]) -> Vec<Turn<'_>> {
+pub(crate) fn pair(transcript: &[Arc<Entry>]) -> Vec<Turn<'_>> {
     let mut results: HashMap<&CallId, Outcome<'_>> = HashMap::new();
-    for outcome in transcript.iter().filter_map(outcome_of) {
+    for outcome in transcript.iter().filter_map(|entry| outcome_of(entry)) {
         results.entry(outcome.call).or_insert(outcome);
     }
     let called: HashSet<&CallId> = transcript
         .iter()
-        .filter_map(|entry| match entry {
+        .filter_map(|entry| match &**entry {
             Entry::Model { calls, .. } => Some(calls),
             Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } => None,
         })
@@ -56,7 +57,7 @@ pub(crate) fn pair(transcript: &[Entry]) -> Vec<Turn<'_>> {
     let mut stray = HashSet::new();
     transcript
         .iter()
-        .filter_map(|entry| match entry {
+        .filter_map(|entry| match &**entry {
             Entry::User { text } => Some(Turn::User(text)),
             Entry::Feedback { code, text } => Some(Turn::Feedback { code, text }),
             Entry::Model { text, calls, opaque } => Some(Turn::Model {

@@ -237,17 +237,17 @@ pub(crate) fn check_ask(world: &World) {
 }
 
 /// Every call has exactly one result, right after the answer that asked for it, in its order.
-fn check_conversation(entries: &[Entry]) {
+fn check_conversation(entries: &[std::sync::Arc<Entry>]) {
     let mut expected: Vec<&CallId> = Vec::new();
     for entry in entries {
-        match entry {
+        match &**entry {
             Entry::Result { call, .. } => {
                 assert!(!expected.is_empty(), "a result without a call");
                 assert_eq!(expected.remove(0), call);
             }
             Entry::User { .. } | Entry::Model { .. } | Entry::Feedback { .. } => {
                 assert!(expected.is_empty(), "calls without a result: {expected:?}");
-                if let Entry::Model { calls, .. } = entry {
+                if let Entry::Model { calls, .. } = &**entry {
                     expected = calls.iter().map(|view| &view.call).collect();
                 }
             }

@@ -1,6 +1,8 @@
 //! What the tests start from: tools, asks, models, and a driver that plays the loop around a decoder. What is not here:
 //! assertions of single cases.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use toolgate_core::ask::{Ask, CallView, Entry, ToolView};
 use toolgate_core::bundle::model::ModelDef;
@@ -45,7 +47,7 @@ pub(crate) fn tool(name: &str, schema: &Value) -> ToolView {
 pub(crate) fn ask(tools: Vec<ToolView>) -> Ask {
     Ask {
         instructions: vec!["You work for the tests.".to_owned()],
-        transcript: vec![Entry::User { text: "Do it.".to_owned() }],
+        transcript: vec![Arc::new(Entry::User { text: "Do it.".to_owned() })],
         tools,
         output_schema: None,
         answers_so_far: 0,
@@ -123,22 +125,28 @@ pub(crate) fn follow_up(ask: &mut Ask, ballot: &Ballot, body_of: impl Fn(&str) -
                 tool: call.tool.clone(),
                 args: call.raw_args.clone(),
             });
-            ask.transcript.push(Entry::Model { text, calls: views.collect(), opaque });
+            ask.transcript.push(Arc::new(Entry::Model { text, calls: views.collect(), opaque }));
             for (at, call) in calls.iter().enumerate() {
                 let (status, reason, body) = match &call.args {
                     ProposedArgs::Readable(_) => ("ok", None, body_of(&call.tool)),
                     ProposedArgs::Malformed { detail, .. } => ("rejected", Some(detail.clone()), String::new()),
                 };
                 let tool = call.tool.clone();
-                ask.transcript.push(Entry::Result { call: id(at), tool, status: status.to_owned(), reason, body });
+                ask.transcript.push(Arc::new(Entry::Result {
+                    call: id(at),
+                    tool,
+                    status: status.to_owned(),
+                    reason,
+                    body,
+                }));
             }
         }
         BallotVerdict::Malformed { reason, detail } => {
-            ask.transcript.push(Entry::Model { text, calls: Vec::new(), opaque });
-            ask.transcript.push(Entry::Feedback { code: format!("{reason:?}"), text: detail.clone() });
+            ask.transcript.push(Arc::new(Entry::Model { text, calls: Vec::new(), opaque }));
+            ask.transcript.push(Arc::new(Entry::Feedback { code: format!("{reason:?}"), text: detail.clone() }));
         }
         BallotVerdict::Proposal(Proposal::Done { .. }) => {
-            ask.transcript.push(Entry::Model { text, calls: Vec::new(), opaque });
+            ask.transcript.push(Arc::new(Entry::Model { text, calls: Vec::new(), opaque }));
         }
         BallotVerdict::Failed { .. } => {}
     }

@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn any_transcript_encodes_to_a_valid_history(transcript in transcripts()) {
-        let ask = Ask { transcript, ..ask(catalogue()) };
+        let ask = Ask { transcript: transcript.into_iter().map(std::sync::Arc::new).collect(), ..ask(catalogue()) };
         for def in models() {
             assert_history(&request::encode(&ask, &def));
             let body = envelope::encode(&ask, &def, &[0; 32]);
