@@ -38,7 +38,7 @@ enum Command {
     Demo(demo::Demo),
     /// Check a bundle and put it as the tenant's current one.
     Apply(apply::Apply),
-    /// Verify one session's log: the chain, then every decision again.
+    /// Verify one session's log: the chain, every decision again, and the invariants.
     Verify(verify::Verify),
     /// Say why a call was decided as it was, and what became of it.
     Explain(explain::Explain),

@@ -41,9 +41,13 @@ impl Verify {
 /// One line, and whether the log is good.
 fn describe(report: &VerifyReport) -> (String, bool) {
     match &report.fault {
-        None if report.redacted.is_empty() => {
-            (format!("ok: {} events, {} inputs decided again, all alike", report.events, report.redecided), true)
-        }
+        None if report.redacted.is_empty() => (
+            format!(
+                "ok: {} events, {} inputs decided again, all alike, every invariant holds",
+                report.events, report.redecided
+            ),
+            true,
+        ),
         None => {
             let text = format!(
                 "redacted: {} events, {} inputs decided again, {} rest on redacted content that is destroyed (first at sequence {})",
@@ -58,6 +62,7 @@ fn describe(report: &VerifyReport) -> (String, bool) {
         Some(VerifyFault::Decision(divergence)) => {
             (format!("DIVERGED at sequence {}: {divergence}", divergence.seq()), false)
         }
+        Some(VerifyFault::Invariant(broken)) => (format!("BROKEN at sequence {}: {broken}", broken.seq), false),
         Some(VerifyFault::Erased { seq }) => {
             (format!("erased: the chain is whole, the content from sequence {seq} on is destroyed"), true)
         }

@@ -238,7 +238,7 @@ pub struct Grant {
 pub struct Verification {
     /// Whether chain and decisions fit.
     pub verified: bool,
-    /// `ok`, `redacted`, `erased`, `chain_broken`, `diverged` or `unknown_rules`.
+    /// `ok`, `redacted`, `erased`, `chain_broken`, `diverged`, `unknown_rules` or `invariant_broken`.
     pub code: String,
     /// Rows checked.
     pub events: u64,

@@ -3,7 +3,8 @@
 //! ```text
 //! input ──decide──▶ events ──(append, durable)──▶ apply ──▶ state ──outstanding──▶ effects
 //!                                   │
-//!                                   └──▶ verify: decide every recorded input again and compare
+//!                                   ├──▶ verify: decide every recorded input again and compare
+//!                                   └──▶ invariants: what every log promises, looked at without decide and apply
 //! ```
 //!
 //! Read in this order: `input`, `event`, `session`, then `decide` with one file per input, `apply`, `outstanding`,
@@ -22,6 +23,7 @@ pub mod evidence;
 pub mod explain;
 pub mod id;
 pub mod input;
+pub mod invariants;
 pub mod json;
 pub mod output;
 pub mod pipeline;

@@ -11,6 +11,7 @@ use toolgate_core::bundle::Bundle;
 use toolgate_core::event::Recorded;
 use toolgate_core::id::{Capability, ClientInstance, InputId, Label, ProfileName, SessionId, Sha256Digest, TenantId};
 use toolgate_core::input::{Input, Narrowed, Open, Stamped};
+use toolgate_core::invariants::Broken;
 use toolgate_core::json::Json;
 use toolgate_core::profile::ControlMode;
 use toolgate_core::session::Session;
@@ -199,6 +200,8 @@ pub enum VerifyFault {
     },
     /// The log is whole, but the rules decide otherwise.
     Decision(Divergence),
+    /// Every decision comes out the same, and yet the log breaks a promise that all logs keep.
+    Invariant(Broken),
     /// The content was erased, so that it cannot be decided again.
     Erased {
         /// The first sequence number that cannot be read.

@@ -10,6 +10,7 @@
 )]
 
 mod architecture;
+mod broken;
 mod bundles;
 mod faults;
 mod field_cases;

@@ -140,6 +140,18 @@ fn run(script: &str) -> String {
     out
 }
 
+/// The session after some lines, for tests that go on from there.
+pub(crate) fn played(patch: &Value, lines: &str) -> World {
+    let mut stage = Stage::new(patch);
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        for said in stage.play(line) {
+            assert!(!said.starts_with("refused"), "{line}: {said}");
+        }
+    }
+    stage.finish();
+    stage.world
+}
+
 /// A session on which a script plays.
 struct Stage {
     world: World,

@@ -10,7 +10,7 @@ use toolgate_core::id::{CallId, InputId, SessionId};
 use toolgate_core::input::{Input, Stamped};
 use toolgate_core::session::{CallState, Session};
 use toolgate_core::time::Timestamp;
-use toolgate_core::{Decided, Verified, decide_and_apply, fold, outstanding, place, verify};
+use toolgate_core::{Decided, Verified, decide_and_apply, fold, invariants, outstanding, place, verify};
 
 /// When every test session starts.
 pub(crate) const START: Timestamp = Timestamp(1_750_000_000_000_000);
@@ -66,6 +66,7 @@ impl World {
         let verified = verify(self.session.id, &self.log, &self.bundle).unwrap_or_else(|d| panic!("{d}"));
         assert!(verified.redacted.is_empty(), "nothing is destroyed yet: {:?}", verified.redacted);
         assert_eq!(verified.session, self.session, "verify and the live path end in the same state");
+        self.check_invariants(&self.log);
         let folded = folded(self.session.id, &self.log);
         assert_eq!(folded, self.session, "the log folds to the live state");
         assert_eq!(outstanding(&folded, &self.bundle), outstanding(&self.session, &self.bundle));
@@ -128,7 +129,16 @@ impl World {
         assert_eq!(folded(self.session.id, &log), self.session, "the redacted log folds to the same state");
         assert_eq!(verified.session, self.session);
         assert_eq!(verified.redacted.is_empty(), log == self.log, "destroyed seals are named");
+        self.check_invariants(&log);
         verified
+    }
+
+    /// What every log promises, looked at without the code that wrote it.
+    fn check_invariants(&self, log: &[Recorded]) {
+        let checked = invariants::check(self.session.id, log, &self.bundle);
+        let checked = checked
+            .unwrap_or_else(|broken| panic!("{broken}: {:#?}", log.iter().find(|recorded| recorded.seq == broken.seq)));
+        assert_eq!(checked.events, log.len() as u64);
     }
 }
 

@@ -26,8 +26,8 @@ pub struct VerifySession {}
 
 /// Verify a session
 ///
-/// Checks the hash chain and decides every recorded input again. A log that does not verify is an answer, not an error:
-/// 200 with `verified: false`, the code, and the first sequence number that does not fit.
+/// Checks the hash chain, decides every recorded input again, and checks the invariants of the log. A log that does not
+/// verify is an answer, not an error: 200 with `verified: false`, the code, and the first sequence number that does not fit.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/verify", operation_id = "verify_session", tag = "audit",
     request_body(content = Option<VerifySession>, description = "May be left out"),

@@ -1,11 +1,13 @@
-//! Strict verification of a stored session: chain and head first, then every recorded input decided again. What is not
-//! here: the rules (core's `verify`), the chain (the store's `chain`).
+//! Strict verification of a stored session: chain and head first, then every recorded input decided again, then the
+//! invariants, which are told from the log without the code that decides. What is not here: the rules (core's `verify` and
+//! `invariants`), the chain (the store's `chain`).
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use toolgate_core::bundle::Bundle;
 use toolgate_core::id::{SessionId, TenantId};
+use toolgate_core::invariants;
 use toolgate_store::chain::{Checker, Head};
 use toolgate_store::{Codec, CodecError, MasterKey, Row, SessionRow, Store};
 
@@ -79,7 +81,10 @@ impl Stored {
         }
         let bundle = self.bundle?;
         Ok(match toolgate_core::verify(self.session.session, &log, &bundle) {
-            Ok(verified) => report(verified.redecided, verified.redacted, None),
+            Ok(verified) => {
+                let fault = invariants::check(self.session.session, &log, &bundle).err().map(VerifyFault::Invariant);
+                report(verified.redecided, verified.redacted, fault)
+            }
             Err(divergence) => report(0, Vec::new(), Some(VerifyFault::Decision(divergence))),
         })
     }

@@ -6,13 +6,14 @@ use utoipa::ToSchema;
 
 use crate::sessions::{VerifyFault, VerifyReport};
 
-/// The result of checking a session's chain and deciding every recorded input again.
+/// The result of checking a session's chain, deciding every recorded input again, and checking the log's invariants.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct VerifyView {
     /// Whether the log is whole and every decision that could be decided again came out the same.
     pub verified: bool,
     /// `ok`; `redacted` (whole, but some inputs are destroyed as their tools demand); or `erased`, `chain_broken`,
-    /// `diverged`, `unknown_rules`.
+    /// `diverged`, `unknown_rules`, `invariant_broken` (every decision comes out the same, and yet a promise that all logs
+    /// keep does not hold).
     pub code: &'static str,
     /// Rows checked.
     pub events: u64,
@@ -35,6 +36,7 @@ impl From<VerifyReport> for VerifyView {
             Some(VerifyFault::Erased { seq }) => {
                 ("erased", Some(*seq), Some("the content was erased; only the chain can be checked".to_owned()))
             }
+            Some(VerifyFault::Invariant(broken)) => ("invariant_broken", Some(broken.seq), Some(broken.to_string())),
             Some(VerifyFault::Decision(divergence)) => {
                 let code = match divergence {
                     Divergence::UnknownRules { .. } => "unknown_rules",
@@ -56,5 +58,21 @@ impl From<VerifyReport> for VerifyView {
             first_bad_seq,
             detail,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_core::invariants::{Broken, Invariant};
+
+    use super::*;
+
+    #[test]
+    fn a_broken_invariant_is_named_with_its_place() {
+        let broken = Broken { invariant: Invariant::I14, seq: 9, what: "it is sent again" };
+        let fault = Some(VerifyFault::Invariant(broken));
+        let view = VerifyView::from(VerifyReport { events: 12, redecided: 4, redacted: Vec::new(), fault });
+        assert_eq!((view.verified, view.code, view.first_bad_seq), (false, "invariant_broken", Some(9)));
+        assert_eq!(view.detail.as_deref(), Some("I14 does not hold at sequence 9: it is sent again"));
     }
 }
