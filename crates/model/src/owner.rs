@@ -116,7 +116,7 @@ impl World {
         let consumes = if let Fact::Input(input) = fact { Some(input) } else { None };
         let append = Append { node, claim, rows: vec![row], consumes };
         owned.pending = Some(append.clone());
-        owned.taken = None;
+        owned.taken = owned.taken.filter(|input| consumes != Some(*input));
         state.wire.push(append);
         state.wire.sort_by_key(|append| append.node);
         Some(())
