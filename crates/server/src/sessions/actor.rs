@@ -136,6 +136,7 @@ impl<'a> Actor<'a> {
                 codec: loaded.codec,
                 next: loaded.next,
                 held: None,
+                lapses: loaded.lapses,
             },
             state: Arc::new(loaded.state),
             bundle: loaded.bundle,
@@ -162,7 +163,9 @@ impl<'a> Actor<'a> {
 
     /// Runs until there is nothing left to do.
     pub(super) async fn run(mut self, mail: &mut mpsc::Receiver<Mail>) -> Exit {
-        self.reconcile();
+        if let Err(exit) = self.reconcile().await {
+            return exit;
+        }
         loop {
             let wake = self.until_wake();
             let idle = self.may_unload();
@@ -204,8 +207,11 @@ impl<'a> Actor<'a> {
             if let Err(exit) = step {
                 return exit;
             }
-            if !self.deps.stopping.is_cancelled() && !self.deps.nodes.draining().is_cancelled() {
-                self.reconcile();
+            if !self.deps.stopping.is_cancelled()
+                && !self.deps.nodes.draining().is_cancelled()
+                && let Err(exit) = self.reconcile().await
+            {
+                return exit;
             }
         }
     }
@@ -462,10 +468,11 @@ impl<'a> Actor<'a> {
     }
 
     /// Starts what must be under way and stops what must not.
-    fn reconcile(&mut self) {
-        self.held_back = !self.deps.nodes.may_act(self.deps.settings.lease);
+    async fn reconcile(&mut self) -> Result<(), Exit> {
+        // In this order: a lease that is young now may have lapsed before.
+        self.held_back = !self.deps.nodes.may_act(self.deps.settings.lease) || !self.owns().await?;
         if self.held_back {
-            return;
+            return Ok(());
         }
         let wanted = toolgate_core::outstanding(&self.state, &self.bundle);
         let (offers, tasks): (BTreeMap<_, _>, Vec<_>) = super::effects::split(wanted);
@@ -474,6 +481,27 @@ impl<'a> Actor<'a> {
             // A client that takes nothing loses its place; its calls stay open.
             if !attached.offer(&offers) {
                 self.attached = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the session is known to be this node's still. A lease that lapsed and was renewed tells nothing: another node
+    /// may have taken the session and settled what this one was about to start.
+    async fn owns(&mut self) -> Result<bool, Exit> {
+        let lapses = self.deps.nodes.lapses();
+        if lapses == self.journal.lapses {
+            return Ok(true);
+        }
+        match self.deps.store.session(&self.journal.tenant, self.journal.session).await {
+            Ok(Some(row)) if row.epoch == self.journal.next.epoch => {
+                self.journal.lapses = lapses;
+                Ok(true)
+            }
+            Ok(_) => Err(Exit::Lost),
+            Err(error) => {
+                tracing::warn!(session = %self.state.id, %error, "whose the session is could not be read; nothing is started");
+                Ok(false)
             }
         }
     }

@@ -24,7 +24,7 @@ pub(super) async fn beat(deps: &Deps) -> Result<bool, StoreError> {
     let ago = deps.nodes.since_renewal();
     match deps.store.node_renew(&deps.node, deps.settings.lease).await? {
         Some(renewed) => {
-            deps.nodes.renewed(sent);
+            deps.nodes.renewed(sent, deps.settings.lease);
             if renewed.draining && !deps.nodes.draining().is_cancelled() {
                 tracing::info!("this node is drained: it takes no sessions and gives its own away");
                 deps.nodes.draining().cancel();

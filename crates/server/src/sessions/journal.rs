@@ -37,6 +37,8 @@ pub(super) struct Journal {
     pub(super) next: Position,
     /// Rows that are made and go with the next append.
     pub(super) held: Option<Append>,
+    /// How often the node's lease had lapsed when the session was last known to be the node's.
+    pub(super) lapses: u64,
 }
 
 /// A batch: what was decided and what belongs to it.
@@ -124,9 +126,10 @@ impl Journal {
         session: SessionId,
         new: NewLog<'_>,
     ) -> Result<(Self, Created), Failure> {
+        let lapses = deps.nodes.lapses();
         let (codec, key) = Codec::create(tenant.clone(), session, deps.master.clone())
             .map_err(|error| Failure::Internal(error.to_string()))?;
-        let mut journal = Self { tenant: tenant.clone(), session, codec, next: Position::FIRST, held: None };
+        let mut journal = Self { tenant: tenant.clone(), session, codec, next: Position::FIRST, held: None, lapses };
         let created_at = new.batch.at;
         let append = journal.compose(new.batch, Some(key))?;
         let new_session = Arc::new(NewSession {
@@ -153,6 +156,7 @@ impl Journal {
             bundle: Arc::clone(&created.bundle),
             next: self.next,
             updated_at: created.updated_at,
+            lapses: self.lapses,
         }
     }
 

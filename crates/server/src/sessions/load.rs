@@ -30,6 +30,8 @@ pub(super) struct Loaded {
     pub(super) bundle: Arc<Bundle>,
     pub(super) next: Position,
     pub(super) updated_at: Timestamp,
+    /// How often the node's lease had lapsed before the session was read.
+    pub(super) lapses: u64,
 }
 
 impl Loaded {
@@ -46,6 +48,7 @@ impl Loaded {
 
 /// Reads and folds a session. Refuses a log whose chain is broken: nothing may run on it.
 pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<Loaded, Failure> {
+    let lapses = deps.nodes.lapses();
     let row = deps.store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
     let codec = open_codec(&*deps.store, &deps.master, tenant, id).await?;
     let bundle = deps.bundles.get(&*deps.store, tenant, row.bundle).await?;
@@ -84,6 +87,7 @@ pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Resul
         bundle,
         next,
         updated_at,
+        lapses,
     })
 }
 

@@ -3,6 +3,7 @@
 //! it out (`heartbeat`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ const ACTS_TENTHS: u32 = 7;
 pub struct Nodes {
     /// When the last successful renewal was sent; before the first nothing is held back.
     lease: watch::Sender<Option<Instant>>,
+    lapses: AtomicU64,
     alive: Mutex<BTreeMap<NodeId, Neighbour>>,
     draining: CancellationToken,
     hints: Mutex<BTreeSet<NodeId>>,
@@ -37,8 +39,18 @@ struct Neighbour {
 
 impl Nodes {
     /// A renewal that was sent at this time has succeeded.
-    pub(super) fn renewed(&self, sent: Instant) {
+    pub(super) fn renewed(&self, sent: Instant, lease: Duration) {
+        // Counted before the lease counts as young again, so that nobody acts on it in between.
+        if self.since_renewal().is_some_and(|ago| ago >= lease) {
+            self.lapses.fetch_add(1, Ordering::SeqCst);
+        }
         self.lease.send_replace(Some(sent));
+    }
+
+    /// How often the lease may have lapsed before it was renewed. Whoever knew the sessions before must ask the log whose
+    /// they are now.
+    pub(super) fn lapses(&self) -> u64 {
+        self.lapses.load(Ordering::SeqCst)
     }
 
     /// How long ago the last successful renewal was sent.
@@ -139,13 +151,26 @@ mod tests {
     async fn a_node_without_renewals_starts_nothing_after_seven_tenths_of_its_lease() {
         let (nodes, lease) = (Nodes::default(), Duration::from_secs(10));
         assert!(nodes.may_act(lease));
-        nodes.renewed(Instant::now());
+        nodes.renewed(Instant::now(), lease);
         tokio::time::advance(Duration::from_millis(6_999)).await;
         assert!(nodes.may_act(lease));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!nodes.may_act(lease));
-        nodes.renewed(Instant::now());
+        nodes.renewed(Instant::now(), lease);
         assert!(nodes.may_act(lease));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_may_have_lapsed_is_counted_when_it_is_renewed() {
+        let (nodes, lease) = (Nodes::default(), Duration::from_secs(10));
+        nodes.renewed(Instant::now(), lease);
+        tokio::time::advance(Duration::from_millis(9_999)).await;
+        nodes.renewed(Instant::now(), lease);
+        assert_eq!(nodes.lapses(), 0);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(!nodes.may_act(lease));
+        nodes.renewed(Instant::now(), lease);
+        assert_eq!(nodes.lapses(), 1);
     }
 
     #[tokio::test(start_paused = true)]
