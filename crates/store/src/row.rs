@@ -9,7 +9,7 @@ use toolgate_core::time::Timestamp;
 pub const SESSION_CLOSED: &str = "session_closed";
 
 /// The kinds that may follow [`SESSION_CLOSED`].
-pub const AFTER_CLOSE: [&str; 3] = ["late_outcome", "outcome_refused", "erased"];
+pub const AFTER_CLOSE: [&str; 4] = ["late_outcome", "outcome_refused", "budget_settled", "erased"];
 
 /// One row of a session's log, without the tenant and session that own it.
 #[derive(Debug, Clone, PartialEq, Eq)]

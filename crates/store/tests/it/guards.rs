@@ -191,7 +191,7 @@ async fn nothing_but_late_facts_follows_the_closing(backend: Backend) {
     assert!(store.session(&log.tenant, log.session).await.unwrap().unwrap().closed);
     let append = log.plain(b"after");
     refused(&backend, &mut log, append, Guard::SessionClosed).await;
-    for kind in ["late_outcome", "outcome_refused", "erased"] {
+    for kind in ["late_outcome", "outcome_refused", "budget_settled", "erased"] {
         accepted(&backend, log.push(Header::new(kind), b"late")).await;
     }
     let (take_over, _) = log.take_over(&crate::sample::node("node-2", 1));
