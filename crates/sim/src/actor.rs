@@ -102,8 +102,9 @@ pub(crate) struct Owned {
     pub(crate) done: VecDeque<(u64, Input)>,
     pub(crate) attached: Option<Attached>,
     inbox: VecDeque<InboxRow>,
-    /// What this owner has consumed: a list that was read before may still name it.
-    consumed: BTreeSet<InputId>,
+    /// What this owner has consumed, by the body of each put: a list that was read before may still name it, while an input
+    /// that was answered and put again is a new one.
+    consumed: BTreeSet<Vec<u8>>,
     recovers: bool,
     looks_into_inbox: bool,
     busy: Option<Box<Busy>>,
@@ -391,7 +392,7 @@ impl World {
     pub(crate) fn inbox_rows(&mut self, n: usize, key: &SessionKey, token: u64, rows: Vec<InboxRow>) {
         let Some(owned) = self.owned(n, key, token) else { return };
         for row in rows {
-            if !owned.consumed.contains(&row.id) && !owned.inbox.iter().any(|known| known.id == row.id) {
+            if !owned.consumed.contains(&row.body.bytes) && !owned.inbox.iter().any(|known| known.id == row.id) {
                 owned.inbox.push_back(row);
             }
         }
@@ -487,7 +488,7 @@ impl World {
 
     fn take_from_inbox(&mut self, n: usize, key: &SessionKey, token: u64, owned: &mut Owned) -> Flow {
         let Some(row) = owned.inbox.pop_front() else { return Flow::Stays };
-        owned.consumed.insert(row.id.clone());
+        owned.consumed.insert(row.body.bytes.clone());
         let place = row.body.bytes.try_into().map_or(usize::MAX, usize::from_be_bytes);
         let Some(input) = self.inputs.get(place).cloned() else { return Flow::Stays };
         let input = if self.mutant == Some(Mutant::InboxForgotten) && self.one_in(4) { Input::Tick } else { input };
@@ -517,6 +518,16 @@ impl World {
             self.answer_source(n, key, stamped.id.as_ref(), &source, said);
             return Flow::Stays;
         }
+        if let Source::Inbox(id) = &source
+            && events.is_empty()
+            && self.mutant != Some(Mutant::InboxForgotten)
+        {
+            let (epoch, id) = (owned.next.epoch, id.clone());
+            let op = Op::Reply { key: key.clone(), epoch, id, said, at: self.now };
+            self.ask(n, Waiting::Actor { key: key.clone(), token }, op);
+            owned.busy = Some(Box::new(Busy { stamped, events, reply, next: owned.next, source }));
+            return if self.gap(n) { Flow::Dead } else { Flow::Stays };
+        }
         let mut after = owned.state.clone();
         for event in &events {
             toolgate_core::apply(&mut after, event);
@@ -529,8 +540,6 @@ impl World {
             return Flow::Failed;
         };
         let consumed = if let Source::Inbox(id) = &source { vec![id.clone()] } else { Vec::new() };
-        let settles = consumed.first().filter(|_| events.is_empty()).map(|id| (id.clone(), said));
-        let settles = settles.filter(|_| self.mutant != Some(Mutant::InboxForgotten));
         let append = Append {
             tenant: key.tenant.clone(),
             session: key.session,
@@ -550,7 +559,7 @@ impl World {
         if self.gap(n) {
             return Flow::Dead;
         }
-        let op = Op::Append { append: Arc::new(append), events: events.clone(), settles };
+        let op = Op::Append { append: Arc::new(append), events: events.clone() };
         self.ask(n, Waiting::Actor { key: key.clone(), token }, op);
         owned.busy = Some(Box::new(Busy { stamped, events, reply, next: encoded.next, source }));
         if self.gap(n) { Flow::Dead } else { Flow::Stays }
@@ -570,7 +579,7 @@ impl World {
             return Flow::Stays;
         }
         match answer {
-            Answer::Appended(Appended::Ok { .. } | Appended::Already { .. }) => {}
+            Answer::Appended(Appended::Ok { .. } | Appended::Already { .. }) | Answer::Replied => {}
             Answer::Appended(Appended::Stale { .. }) => return Flow::Leaves("append was stale"),
             Answer::Appended(Appended::Fenced { .. }) => return Flow::Leaves("append was fenced"),
             _ => return Flow::Failed,

@@ -11,9 +11,9 @@ use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
 use toolgate_store::chain::Position;
 use toolgate_store::{
-    Append, Appended, Codec, Created, EventLog, Guard, InboxPut, InboxRow, Ledger, MasterKey, MemoryStore, NewSession,
-    NodeId, NodeIdentity, NodeRow, Registry, Reservation, Reserved, Row, SessionKey, SessionRow, Settlement,
-    StoreError, TakeOver, TakenOver, Wanted, WrappedKey,
+    Append, Appended, Cluster, Codec, Created, EventLog, Fate, Guard, InboxPut, InboxRow, KeyId, Ledger, MasterKey,
+    MemoryStore, NewSession, NodeId, NodeIdentity, Reservation, Reserved, Row, Sealed, SessionKey, SessionRow,
+    Settlement, StoreError, TakeOver, TakenOver, Wanted, WrappedKey,
 };
 
 use crate::Mutant;
@@ -35,10 +35,16 @@ pub(crate) enum Op {
         append: Arc<Append>,
         /// What the rows say, for stores that are broken on purpose.
         events: Vec<Event>,
-        /// What is answered to the input that this consumes from the inbox and that leaves no row.
-        settles: Option<(InputId, Said)>,
     },
     Put(SessionKey, InboxRow),
+    /// Answers an input of the inbox that leaves no row.
+    Reply {
+        key: SessionKey,
+        epoch: u64,
+        id: InputId,
+        said: Said,
+        at: Timestamp,
+    },
     Inbox(SessionKey),
     Reserve(Reservation),
     Settle(SessionKey, Vec<Settlement>, Timestamp),
@@ -52,6 +58,11 @@ impl Op {
         !matches!(self, Self::Look(_) | Self::Read(_) | Self::Inbox(_) | Self::Scan(_))
     }
 
+    /// Whether the same bytes are sent again while the outcome is unknown.
+    pub(crate) const fn goes_again(&self) -> bool {
+        self.writes() && !matches!(self, Self::Renew(..) | Self::Put(..) | Self::Reply { .. })
+    }
+
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Look(_) => "look",
@@ -60,6 +71,7 @@ impl Op {
             Self::Create(..) => "create",
             Self::Append { .. } => "append",
             Self::Put(..) => "put",
+            Self::Reply { .. } => "reply",
             Self::Inbox(_) => "inbox",
             Self::Reserve(_) => "reserve",
             Self::Settle(..) => "settle",
@@ -76,19 +88,26 @@ pub(crate) enum Answer {
     Unavailable,
     /// The store refused it: a defect of the node, except where a take-over finds the session closed.
     Refused(StoreError),
-    Looked(Option<Box<SessionRow>>, Vec<NodeRow>),
+    Looked(Option<Box<SessionRow>>, Vec<Lease>),
     Rows(Vec<WrappedKey>, Vec<Row>),
     TakenOver(TakenOver),
     Created(Created),
     Appended(Appended),
     Put(InboxPut),
-    /// The input of a put was answered before.
-    Answered(Said),
+    Replied,
     Inbox(Vec<InboxRow>),
     Reserved(Reserved),
     Settled,
     Renewed(bool),
-    Scanned(Vec<SessionRow>, Vec<NodeRow>),
+    Scanned(Vec<SessionRow>, Vec<Lease>),
+}
+
+/// A node as the database has it. Kept here and not in the memory store, whose leases run by the clock of the machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Lease {
+    pub(crate) identity: NodeIdentity,
+    /// It lapses then, in virtual time.
+    pub(crate) until: Timestamp,
 }
 
 /// The store and what stands outside it.
@@ -97,7 +116,9 @@ pub(crate) struct Database {
     memory: MemoryStore,
     pub(crate) master: MasterKey,
     mutant: Option<Mutant>,
-    /// Answers to inputs of the inbox that left no row, durable with their consumption.
+    /// By name. To the memory store, which has seen none of them, no owner lives: only its epochs keep nodes out.
+    leases: BTreeMap<NodeId, Lease>,
+    /// The latest answer to each input of the inbox that left no row, even where the store has forgotten it since.
     pub(crate) settled: BTreeMap<InputId, Said>,
     /// What the rows of each session fold to, told from what was appended and not from the rows.
     states: BTreeMap<SessionKey, Session>,
@@ -111,7 +132,8 @@ fn now<T>(future: impl Future<Output = Result<T, StoreError>>) -> Result<T, Stor
 impl Database {
     pub(crate) fn new(mutant: Option<Mutant>) -> Self {
         let master = MasterKey::from_bytes([7; 32]);
-        Self { memory: MemoryStore::new(), master, mutant, settled: BTreeMap::new(), states: BTreeMap::new() }
+        let memory = MemoryStore::new();
+        Self { memory, master, mutant, leases: BTreeMap::new(), settled: BTreeMap::new(), states: BTreeMap::new() }
     }
 
     /// Applies a statement. `again` says that the same value was sent before.
@@ -121,7 +143,7 @@ impl Database {
 
     fn ask(&mut self, op: &Op, again: bool) -> Result<Answer, StoreError> {
         Ok(match op {
-            Op::Look(key) => Answer::Looked(self.session(key)?.map(Box::new), now(self.memory.nodes(PAGE))?),
+            Op::Look(key) => Answer::Looked(self.session(key)?.map(Box::new), self.leases()),
             Op::Read(key) => {
                 let keys = now(self.memory.session_keys(&key.tenant, key.session))?;
                 Answer::Rows(keys, self.rows(key, 0)?)
@@ -144,21 +166,22 @@ impl Database {
                 }
                 Answer::Created(answer)
             }
-            Op::Append { append, events, settles } => {
+            Op::Append { append, events } => {
                 let answer = now(self.memory.append(Arc::clone(append)))?;
                 let key = SessionKey { tenant: append.tenant.clone(), session: append.session };
                 if let Appended::Ok { .. } = answer {
                     self.grow(&key, &append.rows, events);
                 }
-                let answer = self.broken(append, events, answer, again)?;
-                if let (Appended::Ok { .. }, Some((id, said))) = (&answer, settles) {
+                Answer::Appended(self.broken(append, events, answer, again)?)
+            }
+            Op::Put(key, row) => Answer::Put(now(self.memory.inbox_put(&key.tenant, key.session, row.clone()))?),
+            Op::Reply { key, epoch, id, said, at } => {
+                let sealed = Sealed { key: KeyId::session(), bytes: said.word().as_bytes().to_vec() };
+                if now(self.memory.inbox_answer(key, *epoch, id, &sealed, *at))? {
                     self.settled.insert(id.clone(), *said);
                 }
-                Answer::Appended(answer)
+                Answer::Replied
             }
-            // What was answered without leaving a row stays answered: a late put of it must not bring it back.
-            Op::Put(_, row) if self.settled.contains_key(&row.id) => Answer::Answered(self.answer_to(&row.id)),
-            Op::Put(key, row) => Answer::Put(now(self.memory.inbox_put(&key.tenant, key.session, row.clone()))?),
             Op::Inbox(key) => Answer::Inbox(now(self.memory.inbox_list(&key.tenant, key.session, PAGE))?),
             Op::Reserve(reservation) => Answer::Reserved(now(self.memory.reserve(reservation))?),
             Op::Settle(key, settle, at) => {
@@ -166,10 +189,12 @@ impl Database {
                 Answer::Settled
             }
             Op::Renew(identity, until) => {
-                // A renewal that comes late must not shorten what a later one has granted; the store's own would.
-                let longer = |row: &NodeRow| row.identity == *identity && row.lease_until > *until;
-                let late = now(self.memory.nodes(PAGE))?.iter().any(longer);
-                Answer::Renewed(late || now(self.memory.node_renew(identity, *until, false))?)
+                let lease = self.leases.get_mut(&identity.node).filter(|lease| lease.identity == *identity);
+                Answer::Renewed(lease.is_some_and(|lease| {
+                    // A renewal that comes late must not shorten what a later one has granted.
+                    lease.until = lease.until.max(*until);
+                    true
+                }))
             }
             Op::Scan(at) => {
                 let mut found = BTreeMap::new();
@@ -178,7 +203,7 @@ impl Database {
                         found.insert(row.session, row);
                     }
                 }
-                Answer::Scanned(found.into_values().collect(), now(self.memory.nodes(PAGE))?)
+                Answer::Scanned(found.into_values().collect(), self.leases())
             }
         })
     }
@@ -236,10 +261,6 @@ impl Database {
         self.states.get(key)
     }
 
-    fn answer_to(&self, id: &InputId) -> Said {
-        self.settled.get(id).copied().unwrap_or(Said::Unknown)
-    }
-
     pub(crate) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {
         now(self.memory.session(&key.tenant, key.session))
     }
@@ -275,9 +296,21 @@ impl Database {
         now(self.memory.inbox_list(&key.tenant, key.session, PAGE)).unwrap_or_default()
     }
 
-    /// Registers a start of a node.
-    pub(crate) fn start(&self, node: &NodeId, until: Timestamp) -> Option<NodeIdentity> {
-        now(self.memory.node_start(node, until)).ok()
+    /// What became of an input that was put into the inbox.
+    pub(crate) fn fate(&self, key: &SessionKey, id: &InputId) -> Option<Fate> {
+        now(self.memory.inbox_fate(&key.tenant, key.session, id)).ok()
+    }
+
+    fn leases(&self) -> Vec<Lease> {
+        self.leases.values().cloned().collect()
+    }
+
+    /// Registers a start of a node: the next incarnation of its name.
+    pub(crate) fn start(&mut self, node: &NodeId, until: Timestamp) -> NodeIdentity {
+        let before = self.leases.get(node).map_or(0, |lease| lease.identity.incarnation);
+        let identity = NodeIdentity { node: node.clone(), incarnation: before + 1 };
+        self.leases.insert(node.clone(), Lease { identity: identity.clone(), until });
+        identity
     }
 }
 

@@ -13,13 +13,12 @@ use toolgate_core::time::Timestamp;
 use toolgate_core::{Decided, Reply, decide};
 use toolgate_store::chain::Position;
 use toolgate_store::{
-    Append, Codec, Created, InboxPut, InboxRow, KeyId, NewSession, NodeId, NodeIdentity, NodeRow, Sealed, SessionKey,
-    SessionRow,
+    Append, Codec, Created, InboxPut, InboxRow, KeyId, NewSession, NodeId, NodeIdentity, Sealed, SessionKey, SessionRow,
 };
 
 use crate::actor::{Actor, Asker, Mail, Nudge, Owned, projection};
 use crate::client::ToClient;
-use crate::database::{Answer, Op};
+use crate::database::{Answer, Lease, Op};
 use crate::errand::ToErrand;
 use crate::faults::Fault;
 use crate::said::Said;
@@ -197,8 +196,10 @@ impl World {
     fn answered(&mut self, n: usize, id: u64, answer: Answer) {
         let Some(node) = self.nodes.get_mut(n) else { return };
         let Some(mut pending) = node.pending.remove(&id) else { return };
-        let again = pending.op.writes() && !matches!(pending.waiting, Waiting::Renew { .. });
-        if matches!(answer, Answer::Unavailable) && again && self.now.plus_ms(pending.wait_ms) < pending.until {
+        if matches!(answer, Answer::Unavailable)
+            && pending.op.goes_again()
+            && self.now.plus_ms(pending.wait_ms) < pending.until
+        {
             let (life, wait) = (node.life, pending.wait_ms);
             pending.wait_ms = (wait * 2).min(RETRY_MOST_MS);
             node.pending.insert(id, pending);
@@ -225,7 +226,7 @@ impl World {
         }
         let now = self.now;
         let Some(node) = self.nodes.get_mut(n) else { return };
-        let Some(identity) = self.database.start(&node.name, now.plus_ms(LEASE_MS)) else { return };
+        let identity = self.database.start(&node.name, now.plus_ms(LEASE_MS));
         node.life += 1;
         node.identity = Some(identity);
         node.paused_until = now;
@@ -302,7 +303,7 @@ impl World {
     }
 
     /// Takes into memory what somebody must see to, and looks into the inboxes of what is there.
-    fn scanned(&mut self, n: usize, rows: Vec<SessionRow>, nodes: &[NodeRow]) {
+    fn scanned(&mut self, n: usize, rows: Vec<SessionRow>, nodes: &[Lease]) {
         for row in rows {
             let key = SessionKey { tenant: row.tenant.clone(), session: row.session };
             if self.nodes.get(n).is_some_and(|node| node.actors.contains_key(&key)) {
@@ -314,10 +315,10 @@ impl World {
     }
 
     /// Whether the owner is another node that lives, as far as its lease tells.
-    pub(crate) fn owned_by_other(&mut self, n: usize, owner: Option<&NodeIdentity>, nodes: &[NodeRow]) -> bool {
+    pub(crate) fn owned_by_other(&mut self, n: usize, owner: Option<&NodeIdentity>, nodes: &[Lease]) -> bool {
         let Some(me) = self.nodes.get(n).map(|node| node.name.clone()) else { return true };
         let Some(owner) = owner.filter(|owner| owner.node != me) else { return false };
-        let lives = nodes.iter().any(|node| node.identity == *owner && node.lease_until > self.now);
+        let lives = nodes.iter().any(|lease| lease.identity == *owner && lease.until > self.now);
         if lives && self.strikes(Fault::EarlyTakeOver) {
             self.taken_early = true;
             return false;
@@ -369,7 +370,6 @@ impl World {
         let said = match answer {
             Answer::Put(InboxPut::Ok | InboxPut::Waiting { .. }) => Said::Waits,
             Answer::Put(InboxPut::Recorded { seq }) => Said::Already { seq: *seq },
-            Answer::Answered(said) => *said,
             _ => Said::Unknown,
         };
         self.tell(n, key, Some(&id), asker, said);

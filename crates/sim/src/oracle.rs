@@ -8,8 +8,8 @@ use toolgate_core::id::{CallId, InputId, Sha256Digest};
 use toolgate_core::pipeline::Decision;
 use toolgate_core::tool::{ToolClass, Venue};
 use toolgate_core::verify;
-use toolgate_store::SessionKey;
 use toolgate_store::chain::{Head, check as check_chain};
+use toolgate_store::{Fate, SessionKey};
 
 use crate::database::print;
 use crate::said::Said;
@@ -133,8 +133,9 @@ fn inputs(world: &World, key: &SessionKey, log: &[Recorded]) -> Result<(), Strin
         if asked_once && let (Some(Said::Refused(code)), Some(seq)) = (settled, found.get(id)) {
             return Err(format!("input {} was refused as {code:?} and stands at {seq}", id.as_str()));
         }
-        if !found.contains_key(id) && settled.is_none() {
-            return Err(format!("input {} of {} was acknowledged and is not in the log", id.as_str(), of.session));
+        let fate = world.database.fate(of, id);
+        if !found.contains_key(id) && !matches!(fate, Some(Fate::Answered(_))) {
+            return Err(format!("input {} of {} was acknowledged and is {fate:?}", id.as_str(), of.session));
         }
     }
     Ok(())

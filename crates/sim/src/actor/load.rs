@@ -7,11 +7,11 @@ use toolgate_core::event::{Event, OwnerChanged};
 use toolgate_core::fold;
 use toolgate_core::session::Session;
 use toolgate_store::chain::{Checker, Position};
-use toolgate_store::{Codec, NodeRow, Row, SessionKey, SessionRow, TakeOver, TakenOver, WrappedKey};
+use toolgate_store::{Codec, Row, SessionKey, SessionRow, TakeOver, TakenOver, WrappedKey};
 
 use super::{Actor, Flow, Owned, Stage};
 use crate::Mutant;
-use crate::database::{Answer, Op};
+use crate::database::{Answer, Lease, Op};
 use crate::node::Waiting;
 use crate::world::World;
 
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Whether the session must be taken over, and whether it may not be.
-    fn standing(&mut self, n: usize, row: &SessionRow, nodes: &[NodeRow]) -> (bool, bool) {
+    fn standing(&mut self, n: usize, row: &SessionRow, nodes: &[Lease]) -> (bool, bool) {
         let me = self.nodes.get(n).and_then(|node| node.identity.clone());
         if row.closed || row.owner == me {
             return (false, false);
