@@ -2,7 +2,7 @@
 //! What is not here: deciding them (`actor`).
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use toolgate_core::id::InputId;
@@ -18,7 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAGE: u32 = 500;
 
 /// Inputs that are with their sessions already.
-type UnderWay = Arc<Mutex<HashSet<(SessionKey, InputId)>>>;
+type UnderWay = Arc<Mutex<HashSet<Place>>>;
+type Place = (SessionKey, InputId);
 
 /// An input on its way to its session; dropped once the session is done with it.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) struct Delivered {
 impl Drop for Delivered {
     fn drop(&mut self) {
         let place = (self.key.clone(), self.row.id.clone());
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        lock(&self.under_way).remove(&place);
     }
 }
 
@@ -64,16 +65,14 @@ async fn pause(deps: &Deps) {
 
 async fn round(deps: &Arc<Deps>, registry: &Arc<Registry>, under_way: &UnderWay) -> Result<bool, StoreError> {
     let mut sent = 0;
+    let before = lock(under_way).clone();
     for (key, row) in deps.store.inbox_of(&deps.node, PAGE).await? {
         // What is given away is taken by the next owner.
-        if deps.nodes.draining().is_cancelled() && !registry.holds(&key) {
+        if deps.nodes.draining().is_cancelled() && !registry.holds(&key) || !registry.may_try(&key) {
             continue;
         }
-        let place = (key.clone(), row.id.clone());
-        if !registry.may_try(&key) || !under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
-            continue;
-        }
-        let delivered = Delivered { row, key: key.clone(), under_way: Arc::clone(under_way) };
+        let Some(delivered) = deliver(key, row, &before, under_way) else { continue };
+        let key = delivered.key.clone();
         if registry.send(&key, Mail::Letter(Box::new(delivered))).await.is_ok() {
             sent += 1;
         }
@@ -82,6 +81,20 @@ async fn round(deps: &Arc<Deps>, registry: &Arc<Registry>, under_way: &UnderWay)
         hand_over(deps, registry, request).await?;
     }
     Ok(sent == PAGE)
+}
+
+/// Takes an input of a list, unless it is with its session or was when the list was asked for: it may have been answered
+/// since, and the list not know it. If it was not, the next list has it again.
+fn deliver(key: SessionKey, row: InboxRow, before: &HashSet<Place>, under_way: &UnderWay) -> Option<Delivered> {
+    let place = (key, row.id.clone());
+    if before.contains(&place) || !lock(under_way).insert(place.clone()) {
+        return None;
+    }
+    Some(Delivered { row, key: place.0, under_way: Arc::clone(under_way) })
+}
+
+fn lock(under_way: &UnderWay) -> MutexGuard<'_, HashSet<Place>> {
+    under_way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn hand_over(deps: &Deps, registry: &Arc<Registry>, request: HandOver) -> Result<(), StoreError> {
@@ -98,4 +111,34 @@ async fn hand_over(deps: &Deps, registry: &Arc<Registry>, request: HandOver) -> 
         deps.nodes.wake([request.to]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+mod tests {
+    use super::*;
+    use toolgate_core::id::{SessionId, Sha256Digest, TenantId};
+    use toolgate_core::time::Timestamp;
+    use toolgate_store::{KeyId, Sealed};
+
+    #[test]
+    fn an_input_that_was_with_its_session_when_the_list_was_asked_for_is_left_to_the_next_list() {
+        let key =
+            SessionKey { tenant: TenantId::new("acme").unwrap(), session: SessionId::from_uuid(uuid::Uuid::nil()) };
+        let row = InboxRow {
+            id: InputId::new("in-1").unwrap(),
+            received_at: Timestamp(0),
+            body: Sealed { key: KeyId::session(), bytes: Vec::new() },
+            fingerprint: Sha256Digest::of(b""),
+        };
+        let under_way = UnderWay::default();
+        let first = deliver(key.clone(), row.clone(), &HashSet::new(), &under_way).unwrap();
+        assert!(deliver(key.clone(), row.clone(), &HashSet::new(), &under_way).is_none(), "it is under way");
+        // A list is asked for, the session answers, and the list comes without knowing it.
+        let before = lock(&under_way).clone();
+        drop(first);
+        assert!(deliver(key.clone(), row.clone(), &before, &under_way).is_none());
+        let before = lock(&under_way).clone();
+        assert!(deliver(key, row, &before, &under_way).is_some(), "whatever still waits is taken from the next list");
+    }
 }
