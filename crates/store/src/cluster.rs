@@ -103,6 +103,14 @@ pub trait Cluster: Send + Sync + Debug {
     /// How many sessions each node owns; counts all of them, for people.
     async fn sessions_owned(&self) -> Result<Vec<(NodeIdentity, u64)>, StoreError>;
 
+    /// Sessions of this node behind `after`, with their epochs, in the order of their keys. Reads past the sessions of others.
+    async fn owned_by(
+        &self,
+        me: &NodeIdentity,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> Result<Vec<(SessionKey, u64)>, StoreError>;
+
     /// Sessions with work under way, with a timer due at or before `now` or with inputs waiting, whose owner is nobody, an
     /// older incarnation, or a node whose lease has lapsed; at most about three times `limit`, in no order. Those that
     /// another node has asked for just now are left to it.

@@ -16,6 +16,7 @@ mod health;
 mod kill;
 mod lint;
 mod logs;
+mod nodes;
 mod policy;
 mod program;
 mod shadow;

@@ -2,6 +2,7 @@
 //! once. What is not here: why they left (`actor`).
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +12,9 @@ use super::deps::Deps;
 
 /// Sessions of one statement.
 const CHUNK: usize = 2_000;
+
+/// Wait before sessions are given away again, when the database could not take it.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Sessions to give away, with their epochs.
 #[derive(Debug, Default)]
@@ -28,10 +32,20 @@ impl Handed {
 
     /// Gives away what waits.
     pub(super) async fn flush(&self, deps: &Deps) -> Result<(), StoreError> {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let mut gone = 0;
-        for chunk in waiting.chunks(CHUNK) {
-            gone += deps.store.release_many(chunk).await?;
+        while !waiting.is_empty() {
+            let rest = waiting.split_off(waiting.len().min(CHUNK));
+            match deps.store.release_many(&waiting).await {
+                Ok(released) => gone += released,
+                Err(error) => {
+                    // A node that is drained keeps its lease: what it does not give away is nobody's.
+                    waiting.extend(rest);
+                    self.waiting.lock().unwrap_or_else(PoisonError::into_inner).append(&mut waiting);
+                    return Err(error);
+                }
+            }
+            waiting = rest;
         }
         if gone > 0 {
             tracing::info!(sessions = gone, "sessions are given away");
@@ -47,9 +61,12 @@ impl Handed {
                 () = self.more.notified() => {}
                 () = left.cancelled() => return,
             }
-            if let Err(error) = self.flush(deps).await {
-                // They are free all the same once the lease has ended.
-                tracing::warn!(%error, "sessions could not be given away");
+            while let Err(error) = self.flush(deps).await {
+                tracing::warn!(%error, "sessions could not be given away; it is tried again");
+                tokio::select! {
+                    () = tokio::time::sleep(AGAIN) => {}
+                    () = left.cancelled() => return,
+                }
             }
         }
     }

@@ -37,15 +37,24 @@ pub(super) async fn keep_going(deps: Arc<Deps>, registry: Arc<Registry>) {
     for timer in [&mut sweep, &mut strays] {
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
+    let mut drained = false;
     loop {
         let is_sweep = tokio::select! {
-            _ = sweep.tick() => true,
-            () = deps.nodes.orphans.notified() => true,
+            _ = sweep.tick(), if !drained => true,
+            () = deps.nodes.orphans.notified(), if !drained => true,
             _ = strays.tick() => false,
+            () = deps.nodes.draining().cancelled(), if !drained => false,
             () = deps.stopping.cancelled() => return,
         };
-        // Whoever gives sessions away, or may not act, takes none.
-        if deps.nodes.draining().is_cancelled() || !deps.nodes.may_act(deps.settings.lease) {
+        if deps.nodes.draining().is_cancelled() {
+            drained = true;
+            if let Err(error) = leave_rest(&deps, &registry).await {
+                tracing::warn!(%error, "sessions could not be given away; it is tried again");
+            }
+            continue;
+        }
+        // Whoever may not act takes none.
+        if !deps.nodes.may_act(deps.settings.lease) {
             continue;
         }
         if is_sweep {
@@ -56,6 +65,22 @@ pub(super) async fn keep_going(deps: Arc<Deps>, registry: Arc<Registry>) {
             let own = Wanted::ActiveOf(deps.node.node.clone());
             if let Err(error) = wake_all(&deps, &registry, &own, |_| true).await {
                 tracing::warn!(%error, "stray sessions could not be looked for; they will be in the next round");
+            }
+        }
+    }
+}
+
+/// Gives away what this node owns and does not have in memory; what is in memory leaves by itself once its tools have
+/// reported. Done again and again, for what came or failed in between.
+async fn leave_rest(deps: &Deps, registry: &Registry) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = deps.store.owned_by(&deps.node, after.as_ref(), PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = Some(last.clone());
+        for (key, epoch) in page {
+            if !registry.holds(&key) {
+                registry.handed().push(key, epoch);
             }
         }
     }

@@ -236,6 +236,22 @@ async fn a_drained_node_gives_its_sessions_to_the_others() {
 }
 
 #[tokio::test]
+async fn a_drained_node_gives_away_what_it_does_not_have_in_memory() {
+    let database = Database::new().await;
+    let one = TestNode::start(&database, "one", Gate::open(), quick()).await;
+    let two = TestNode::start(&database, "two", Gate::open(), quick()).await;
+    let session = one.open("client").await;
+    one.until(session, |events| events.iter().any(|e| matches!(e.event, Event::CallDecided(_)))).await;
+    until(async || one.sessions.in_memory() == 0).await;
+    assert_eq!(two.owner(session).await.as_ref(), Some(&one.name));
+    assert!(two.store.node_drain(&one.name, true).await.unwrap());
+    until(async || two.owner(session).await.as_ref() != Some(&one.name)).await;
+    let taken = two.submit(session, cancel(None)).await.unwrap();
+    assert!(ended(&taken.events));
+    assert_eq!(two.owner(session).await.as_ref(), Some(&two.name));
+}
+
+#[tokio::test]
 async fn a_stopped_node_leaves_its_sessions_free_at_once() {
     let database = Database::new().await;
     let long = SessionSettings { lease: Duration::from_secs(600), ..quick() };

@@ -132,6 +132,19 @@ impl Cluster for MemoryStore {
         }))
     }
 
+    async fn owned_by(
+        &self,
+        me: &NodeIdentity,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> Result<Vec<(SessionKey, u64)>, StoreError> {
+        Ok(self.with(|state| {
+            let own = state.sessions.iter().filter(|(_, session)| session.row.owner.as_ref() == Some(me));
+            let behind = own.filter(|(key, _)| after.is_none_or(|after| *key > after));
+            behind.map(|(key, session)| (key.clone(), session.row.epoch)).take(page_size(page_limit(limit))).collect()
+        }))
+    }
+
     async fn orphans(&self, me: &NodeId, now: Timestamp, limit: u32) -> Result<Vec<SessionKey>, StoreError> {
         Ok(self.with(|state| {
             let wanted = |session: &Session| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use toolgate_core::id::{InputId, SessionId, TenantId};
 use toolgate_core::time::Timestamp;
+use uuid::Uuid;
 
 use crate::append::Sealed;
 use crate::cluster::{Cluster, Fate, HandOver, HandOverState, Hints, KEPT_FOR_ASKER, NodeStart, Renewed};
@@ -81,6 +82,21 @@ impl<D: Database> Cluster for SqlStore<D> {
             Ok((NodeIdentity { node, incarnation: row.count("owner_incarnation")? }, row.count("sessions")?))
         });
         owned.collect()
+    }
+
+    async fn owned_by(
+        &self,
+        me: &NodeIdentity,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> Result<Vec<(SessionKey, u64)>, StoreError> {
+        let sql = "SELECT tenant, session, epoch FROM session WHERE owner = $1 AND owner_incarnation = $2 \
+             AND (tenant, session) > ($3, $4) ORDER BY tenant, session LIMIT $5";
+        let (tenant, session) = after.map_or(("", Uuid::nil()), |key| (key.tenant.as_str(), key.session.uuid()));
+        let mut bound = life(me)?;
+        bound.extend(values![tenant, session, page_limit(limit)]);
+        let rows = self.database.read(sql, bound).await?;
+        rows.iter().map(|row| Ok((columns::session_key(row)?, row.count("epoch")?))).collect()
     }
 
     async fn orphans(&self, me: &NodeId, now: Timestamp, limit: u32) -> Result<Vec<SessionKey>, StoreError> {

@@ -21,6 +21,7 @@ contract!(
     work_of_gone_owners_is_found,
     timers_of_ones_own_sessions_are_found,
     many_sessions_are_released_at_once,
+    the_sessions_of_a_node_are_listed_page_by_page,
     an_answered_input_waits_no_more,
     an_answer_of_a_replaced_owner_is_not_taken,
     a_recorded_input_is_told,
@@ -180,6 +181,24 @@ async fn many_sessions_are_released_at_once(backend: Backend) {
     let row = store.session(&released[0].0.tenant, released[0].0.session).await.unwrap().unwrap();
     assert_eq!(row.owner, None);
     assert_eq!(store.sessions_owned().await.unwrap(), [(node("node-1", 1), 1)]);
+}
+
+async fn the_sessions_of_a_node_are_listed_page_by_page(backend: Backend) {
+    let store = &backend.store;
+    let mut own = Vec::new();
+    for tenant in ["acme", "beta", "acme", "acme"] {
+        own.push((key(&Log::started(store, tenant).await), 1));
+    }
+    let given = own.remove(3);
+    assert_eq!(store.release_many(&[given]).await.unwrap(), 1);
+    own.sort();
+    let first = store.owned_by(&node("node-1", 1), None, 2).await.unwrap();
+    assert_eq!(first, own[..2]);
+    assert_eq!(store.owned_by(&node("node-1", 1), Some(&first[1].0), 2).await.unwrap(), own[2..]);
+    assert_eq!(store.owned_by(&node("node-1", 1), Some(&own[2].0), 2).await.unwrap(), []);
+    for other in [node("node-1", 2), node("node-2", 1)] {
+        assert_eq!(store.owned_by(&other, None, 10).await.unwrap(), []);
+    }
 }
 
 async fn an_answered_input_waits_no_more(backend: Backend) {
