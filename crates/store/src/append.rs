@@ -219,6 +219,39 @@ pub enum TakenOver {
 }
 
 #[cfg(test)]
+impl Append {
+    /// An append of nothing to an idle session, for tests to fill.
+    #[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+    pub(crate) fn empty(session: SessionId, head: u64) -> Self {
+        Self {
+            tenant: TenantId::new("acme").unwrap(),
+            session,
+            epoch: 1,
+            expected_head: head,
+            rows: Vec::new(),
+            consumed_inbox: Vec::new(),
+            idempotency: None,
+            outbox: Vec::new(),
+            projection: Projection {
+                status: "idle".to_owned(),
+                active: false,
+                profile: None,
+                ending: None,
+                pending_approvals: 0,
+                updated_at: Timestamp(0),
+                next_wake_at: None,
+                title: None,
+            },
+            approvals: Vec::new(),
+            blobs: Vec::new(),
+            new_keys: Vec::new(),
+            destroyed_keys: Vec::new(),
+            security: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests fail loudly")]
 mod tests {
     use super::*;
@@ -246,31 +279,9 @@ mod tests {
             prev_hash: EMPTY,
             hash: EMPTY,
         };
-        Append {
-            tenant: TenantId::new("acme").unwrap(),
-            session: session(),
-            epoch: 1,
-            expected_head: 4,
-            rows: (0..rows).map(row).collect(),
-            consumed_inbox: Vec::new(),
-            idempotency: None,
-            outbox: Vec::new(),
-            projection: Projection {
-                status: status.to_owned(),
-                active: true,
-                profile: None,
-                ending: None,
-                pending_approvals: 0,
-                updated_at: Timestamp(0),
-                next_wake_at: None,
-                title: None,
-            },
-            approvals: Vec::new(),
-            blobs: Vec::new(),
-            new_keys: Vec::new(),
-            destroyed_keys: Vec::new(),
-            security: Vec::new(),
-        }
+        let idle = Append::empty(session(), 4);
+        let projection = Projection { status: status.to_owned(), active: true, ..idle.projection.clone() };
+        Append { rows: (0..rows).map(row).collect(), projection, ..idle }
     }
 
     fn key(name: &str) -> WrappedKey {

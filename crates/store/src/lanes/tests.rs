@@ -3,11 +3,9 @@
 use std::sync::Mutex;
 
 use tokio::sync::Semaphore;
-use toolgate_core::id::{SessionId, TenantId};
-use toolgate_core::time::Timestamp;
+use toolgate_core::id::SessionId;
 
 use super::*;
-use crate::append::Projection;
 
 /// A write that waits for leave, notes its batches, and answers with each append's `expected_head`.
 #[derive(Clone)]
@@ -46,31 +44,7 @@ impl Held {
 }
 
 fn append(session: u128, head: u64) -> Arc<Append> {
-    Arc::new(Append {
-        tenant: TenantId::new("acme").unwrap(),
-        session: SessionId::from_uuid(uuid::Uuid::from_u128(session)),
-        epoch: 1,
-        expected_head: head,
-        rows: Vec::new(),
-        consumed_inbox: Vec::new(),
-        idempotency: None,
-        outbox: Vec::new(),
-        projection: Projection {
-            status: "idle".to_owned(),
-            active: false,
-            profile: None,
-            ending: None,
-            pending_approvals: 0,
-            updated_at: Timestamp(0),
-            next_wake_at: None,
-            title: None,
-        },
-        approvals: Vec::new(),
-        blobs: Vec::new(),
-        new_keys: Vec::new(),
-        destroyed_keys: Vec::new(),
-        security: Vec::new(),
-    })
+    Arc::new(Append::empty(SessionId::from_uuid(uuid::Uuid::from_u128(session)), head))
 }
 
 type Asked = tokio::task::JoinHandle<Result<Appended, StoreError>>;
