@@ -51,6 +51,7 @@ mod verify;
 
 pub use bundles::Bundles;
 pub use deps::{Deps, SessionSettings};
+pub use heads::Head;
 pub use nodes::Nodes;
 
 use journal::{Batch, Journal, NewLog};
@@ -404,9 +405,12 @@ impl Sessions {
         load::decode_all(&codec, &rows)
     }
 
-    /// Follows the head of a session: the value is the last durable sequence number. A hint; the log is the truth.
-    pub async fn watch(&self, tenant: &TenantId, session: SessionId) -> Result<watch::Receiver<u64>, Failure> {
+    /// Follows the head of a session. A hint; the log is the truth.
+    pub async fn watch(&self, tenant: &TenantId, session: SessionId) -> Result<watch::Receiver<Head>, Failure> {
         let key = SessionKey { tenant: tenant.clone(), session };
+        if let Some(head) = self.registry.watch_here(&key) {
+            return Ok(head);
+        }
         let row = self.deps.store.session(tenant, session).await?.ok_or(Failure::NoSuchSession)?;
         let head = self.registry.watch(&key, row.head_seq);
         if row.owner.as_ref() != Some(&self.deps.node) {

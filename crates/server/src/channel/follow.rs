@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::outbox::Ended;
 use crate::caller::Scope;
 use crate::error::ApiError;
+use crate::sessions::Head;
 use crate::wire::RawJson;
 use crate::wire::event::EventView;
 use crate::wire::frame::{CallSettled, FinalOutput, ServerFrame, StreamEvent};
@@ -32,7 +33,7 @@ pub(super) struct Followed {
     /// The frame that started the session, for its first event.
     pub(super) started_by: Option<String>,
     /// The hint that there is more.
-    pub(super) head: watch::Receiver<u64>,
+    pub(super) head: watch::Receiver<Head>,
 }
 
 /// Follows until the connection ends or the session cannot be read any more.

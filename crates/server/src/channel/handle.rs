@@ -145,7 +145,7 @@ impl Driver {
         let tenant = &connection.caller.tenant;
         let head = sessions.watch(tenant, cursor.id).await;
         let head = noting(&connection.app, &connection.caller, cursor.id, head).await?;
-        if cursor.last_seq > *head.borrow() {
+        if cursor.last_seq > head.borrow().seq {
             // The hint may be old; the log is the truth.
             let there = sessions.events(tenant, cursor.id, cursor.last_seq - 1, 1).await?;
             if there.is_empty() {

@@ -9,7 +9,7 @@ use toolgate_core::session::Status;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::sessions::Snapshot;
+use crate::sessions::{Head, Snapshot};
 
 /// Time after which the log is looked at even without a hint.
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
@@ -24,7 +24,8 @@ pub async fn until_settled(
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
         let mut head = app.sessions().watch(tenant, session).await?;
-        head.borrow_and_update();
+        // A session that is known to run on is not asked: it has better things to do than to answer that.
+        while head.borrow_and_update().runs && moved(app, &mut head, end).await {}
         let snapshot = app.sessions().snapshot(tenant, session).await?;
         if snapshot.state.status() != Status::Running || !moved(app, &mut head, end).await {
             return Ok(snapshot);
@@ -33,7 +34,7 @@ pub async fn until_settled(
 }
 
 /// Waits for a hint, for the time to look anyway, or for `end`; `false` when the waiting is over.
-pub(crate) async fn moved(app: &App, head: &mut tokio::sync::watch::Receiver<u64>, end: Instant) -> bool {
+pub(crate) async fn moved(app: &App, head: &mut tokio::sync::watch::Receiver<Head>, end: Instant) -> bool {
     let now = Instant::now();
     if now >= end || app.stopping().is_cancelled() {
         return false;

@@ -112,7 +112,7 @@ async fn page(
         // Watched before it is read, so that nothing falls between.
         let watched = app.sessions().watch(&caller.tenant, session).await;
         let mut head = noting(app, caller, session, watched).await?;
-        let head_seq = *head.borrow_and_update();
+        let head_seq = head.borrow_and_update().seq;
         let events = app.sessions().events(&caller.tenant, session, after, limit).await?;
         let last_seq = events.last().map_or(after, |recorded| recorded.seq);
         if !events.is_empty() || !moved(app, &mut head, end).await {

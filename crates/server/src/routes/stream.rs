@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::headers::EventForm;
+use crate::sessions::Head;
 use crate::wire::event::EventView;
 
 /// Frames between reader and socket.
@@ -82,7 +83,7 @@ struct Feed {
     app: App,
     caller: Caller,
     wanted: Wanted,
-    head: watch::Receiver<u64>,
+    head: watch::Receiver<Head>,
     frames: mpsc::Sender<Bytes>,
 }
 

@@ -23,6 +23,7 @@ use toolgate_store::{Append, Blob, HandOver, IdempotencyRow};
 use super::attached::Attached;
 use super::deps::Deps;
 use super::effects::{Done, Effects};
+use super::heads::Head;
 use super::journal::{Batch, Journal, Written};
 use super::load::Loaded;
 use super::mail::{AttachOrder, Mail, Untaken};
@@ -71,7 +72,7 @@ pub(super) struct Actor<'a> {
     alias: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
-    head: &'a watch::Sender<u64>,
+    head: &'a watch::Sender<Head>,
     effects: Effects,
     attached: Option<Attached>,
     /// When rows that are held back must be appended by themselves.
@@ -125,9 +126,9 @@ enum Committed {
 }
 
 impl<'a> Actor<'a> {
-    pub(super) fn new(deps: &'a Arc<Deps>, head: &'a watch::Sender<u64>, loaded: Loaded) -> Self {
+    pub(super) fn new(deps: &'a Arc<Deps>, head: &'a watch::Sender<Head>, loaded: Loaded) -> Self {
         let key = (loaded.tenant.clone(), loaded.state.id);
-        head.send_replace(loaded.state.head);
+        head.send_replace(Head::of(&loaded.state));
         Self {
             deps,
             journal: Journal {
@@ -365,7 +366,7 @@ impl<'a> Actor<'a> {
         let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
         self.append(append).await?;
         let recorded = self.take(draft);
-        self.head.send_replace(self.state.head);
+        self.head.send_replace(Head::of(&self.state));
         Ok(recorded)
     }
 
@@ -400,7 +401,7 @@ impl<'a> Actor<'a> {
     async fn flush(&mut self) -> Result<(), (Failure, Exit)> {
         let Some(held) = self.journal.release() else { return Ok(()) };
         self.append(held).await?;
-        self.head.send_replace(self.state.head);
+        self.head.send_replace(Head::of(&self.state));
         Ok(())
     }
 

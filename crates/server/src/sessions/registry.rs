@@ -15,6 +15,7 @@ use toolgate_store::{HandOver, SessionKey};
 use super::actor::{Actor, Exit};
 use super::deps::Deps;
 use super::handed::Handed;
+use super::heads::Head;
 use super::journal::Journal;
 use super::load::Loaded;
 use super::mail::Mail;
@@ -35,7 +36,7 @@ const SEND_TRIES: u32 = 16;
 pub(super) struct Registry {
     deps: Arc<Deps>,
     actors: Mutex<HashMap<SessionKey, Entry>>,
-    heads: Mutex<HashMap<SessionKey, watch::Sender<u64>>>,
+    heads: Mutex<HashMap<SessionKey, watch::Sender<Head>>>,
     /// Watched here, owned elsewhere.
     elsewhere: Mutex<HashSet<SessionKey>>,
     handed: Handed,
@@ -141,8 +142,8 @@ impl Registry {
     pub(super) fn raise(&self, key: &SessionKey, head: u64) {
         if let Some(sender) = self.heads().get(key) {
             sender.send_if_modified(|known| {
-                let more = *known < head;
-                *known = head.max(*known);
+                let more = known.seq < head;
+                known.seq = head.max(known.seq);
                 more
             });
         }
@@ -154,10 +155,18 @@ impl Registry {
     }
 
     /// Follows the head of a session, whether it is in memory or not.
-    pub(super) fn watch(&self, key: &SessionKey, head: u64) -> watch::Receiver<u64> {
+    pub(super) fn watch(&self, key: &SessionKey, head: u64) -> watch::Receiver<Head> {
         let mut heads = self.heads();
-        let sender = heads.entry(key.clone()).or_insert_with(|| watch::Sender::new(head));
+        let sender = heads.entry(key.clone()).or_insert_with(|| watch::Sender::new(Head::seen(head)));
         sender.subscribe()
+    }
+
+    /// Follows the head of a session that has been in memory for long enough to have one; the log need not be asked.
+    pub(super) fn watch_here(&self, key: &SessionKey) -> Option<watch::Receiver<Head>> {
+        if !self.holds(key) {
+            return None;
+        }
+        self.heads().get(key).map(watch::Sender::subscribe)
     }
 
     /// Waits until every session has left memory.
@@ -197,6 +206,7 @@ impl Registry {
         let mut wait = RESTART_FIRST;
         loop {
             let life = AssertUnwindSafe(self.live(key, &mut mail, created.take())).catch_unwind().await;
+            self.rests(key);
             match life {
                 Ok(Ok(Exit::Unloaded)) => return close(mail),
                 Ok(Ok(Exit::Lost)) => {
@@ -281,8 +291,15 @@ impl Registry {
         }
     }
 
-    fn head(&self, key: &SessionKey, head: u64) -> watch::Sender<u64> {
-        self.heads().entry(key.clone()).or_insert_with(|| watch::Sender::new(head)).clone()
+    fn head(&self, key: &SessionKey, head: u64) -> watch::Sender<Head> {
+        self.heads().entry(key.clone()).or_insert_with(|| watch::Sender::new(Head::seen(head))).clone()
+    }
+
+    /// Nothing is known of the session any more: whoever waits until it settles looks for itself.
+    fn rests(&self, key: &SessionKey) {
+        if let Some(sender) = self.heads().get(key) {
+            sender.send_if_modified(|head| std::mem::take(&mut head.runs));
+        }
     }
 
     fn forget_head(&self, key: &SessionKey) {
@@ -300,7 +317,7 @@ impl Registry {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heads(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, watch::Sender<u64>>> {
+    fn heads(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, watch::Sender<Head>>> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
