@@ -1,5 +1,7 @@
 //! What one append carries and what it answers. What is not here: how a backend applies it.
 
+use std::sync::Arc;
+
 use toolgate_core::id::{InputId, ProfileName, SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 
@@ -144,6 +146,35 @@ pub struct NewSession {
     pub owner: NodeIdentity,
     /// The first rows: `expected_head` 0 and `epoch` 1. Names the tenant and the session.
     pub append: Append,
+}
+
+/// One write of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// To a session that is there.
+    Append(Arc<Append>),
+    /// Of a session that is not there yet.
+    Create(Arc<NewSession>),
+}
+
+impl Write {
+    /// What it appends.
+    #[must_use]
+    pub fn append(&self) -> &Append {
+        match self {
+            Self::Append(append) => append,
+            Self::Create(new) => &new.append,
+        }
+    }
+}
+
+/// The answer to one write of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrote {
+    /// To an append.
+    Append(Appended),
+    /// To a creation.
+    Create(Created),
 }
 
 /// The answer to creating a session.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use toolgate_core::id::{ApprovalId, SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 
-use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver, Write, Wrote};
 use crate::cluster::Cluster;
 use crate::error::StoreError;
 use crate::keys::{MasterKey, WrappedKey};
@@ -39,11 +39,15 @@ pub trait EventLog: Send + Sync + Debug {
     /// After [`StoreError::Unavailable`] the outcome is unknown: send the very same value again, never other bytes for the same seq.
     async fn append(&self, append: Arc<Append>) -> Result<Appended, StoreError>;
 
-    /// Appends to several sessions, with one flush where the backend can. Each answer stands for itself, in the order given.
-    async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, StoreError>> {
-        let mut answers = Vec::with_capacity(appends.len());
-        for append in appends {
-            answers.push(self.append(append).await);
+    /// Creates sessions and appends to others, with one flush where the backend can. Each answer stands for itself, in the
+    /// order given.
+    async fn write_many(&self, writes: Vec<Write>) -> Vec<Result<Wrote, StoreError>> {
+        let mut answers = Vec::with_capacity(writes.len());
+        for write in writes {
+            answers.push(match write {
+                Write::Append(append) => self.append(append).await.map(Wrote::Append),
+                Write::Create(new) => self.create_session(new).await.map(Wrote::Create),
+            });
         }
         answers
     }

@@ -1,6 +1,6 @@
-//! Group commit: appends of many sessions reach the database in one write each time, through a few lanes. A lane writes
+//! Group commit: writes of many sessions reach the database in one write each time, through a few lanes. A lane writes
 //! what came while its last write was under way and never waits for more. What is not here: how a backend writes several
-//! appends (`EventLog::append_many`), and who sends an append again (its caller).
+//! appends (`EventLog::write_many`), and who sends a write again (its caller).
 
 use std::fmt;
 use std::future::Future;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::append::{Append, Appended};
+use crate::append::{Append, Appended, Created, NewSession, Write, Wrote};
 use crate::crash;
 use crate::error::StoreError;
 use crate::event_log::Store;
 
-/// Appends of one write. Backends cut larger batches into statements by themselves; this bounds what one failure meets.
+/// Writes of one batch. Backends cut larger batches into statements by themselves; this bounds what one failure meets.
 const MOST: usize = 512;
-/// Appends that wait for a lane beside those it takes; further callers wait for room.
+/// Writes that wait for a lane beside those it takes; further callers wait for room.
 const WAITING: usize = 1_024;
 
-/// The lanes through which sessions append. Appends of one session always take the same lane, in the order given.
+/// The lanes through which sessions write. Writes of one session always take the same lane, in the order given.
 pub struct Lanes {
     lanes: Vec<mpsc::Sender<Waiting>>,
 }
 
-/// An append and whoever waits for its answer.
+/// A write and whoever waits for its answer.
 struct Waiting {
-    append: Arc<Append>,
-    answer: oneshot::Sender<Result<Appended, StoreError>>,
+    write: Write,
+    answer: oneshot::Sender<Result<Wrote, StoreError>>,
 }
 
 impl Lanes {
@@ -35,16 +35,16 @@ impl Lanes {
     /// given to them is written.
     #[must_use]
     pub fn start(store: Arc<dyn Store>, lanes: NonZeroUsize) -> Self {
-        Self::over(lanes, move |appends| {
+        Self::over(lanes, move |writes| {
             let store = Arc::clone(&store);
-            async move { store.append_many(appends).await }
+            async move { store.write_many(writes).await }
         })
     }
 
     fn over<W, F>(lanes: NonZeroUsize, write: W) -> Self
     where
-        W: Fn(Vec<Arc<Append>>) -> F + Clone + Send + 'static,
-        F: Future<Output = Vec<Result<Appended, StoreError>>> + Send + 'static,
+        W: Fn(Vec<Write>) -> F + Clone + Send + 'static,
+        F: Future<Output = Vec<Result<Wrote, StoreError>>> + Send + 'static,
     {
         let start = |_| {
             let (sender, receiver) = mpsc::channel(WAITING);
@@ -60,9 +60,27 @@ impl Lanes {
     /// # Errors
     /// Those of `append`. After [`StoreError::Unavailable`] the outcome is unknown: send the very same value again.
     pub async fn append(&self, append: Arc<Append>) -> Result<Appended, StoreError> {
+        match self.write(Write::Append(append)).await? {
+            Wrote::Append(appended) => Ok(appended),
+            Wrote::Create(_) => Err(gone()),
+        }
+    }
+
+    /// Creates a session, as [`EventLog::create_session`](crate::EventLog::create_session) does. May be dropped half-way.
+    ///
+    /// # Errors
+    /// Those of `create_session`. After [`StoreError::Unavailable`] the outcome is unknown: send the very same value again.
+    pub async fn create(&self, new: Arc<NewSession>) -> Result<Created, StoreError> {
+        match self.write(Write::Create(new)).await? {
+            Wrote::Create(created) => Ok(created),
+            Wrote::Append(_) => Err(gone()),
+        }
+    }
+
+    async fn write(&self, write: Write) -> Result<Wrote, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let lane = self.lane_of(&append).ok_or_else(gone)?;
-        lane.send(Waiting { append, answer }).await.map_err(|_| gone())?;
+        let lane = self.lane_of(write.append()).ok_or_else(gone)?;
+        lane.send(Waiting { write, answer }).await.map_err(|_| gone())?;
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -81,16 +99,16 @@ impl fmt::Debug for Lanes {
 
 async fn lane<W, F>(mut waiting: mpsc::Receiver<Waiting>, write: W)
 where
-    W: Fn(Vec<Arc<Append>>) -> F,
-    F: Future<Output = Vec<Result<Appended, StoreError>>> + Send + 'static,
+    W: Fn(Vec<Write>) -> F,
+    F: Future<Output = Vec<Result<Wrote, StoreError>>> + Send + 'static,
 {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, MOST).await > 0 {
-        let appends = batch.iter().map(|one| Arc::clone(&one.append)).collect();
+        let writes = batch.iter().map(|one| one.write.clone()).collect();
         // A task of its own: a write that panics costs its own batch, not the lane.
-        let mut answers = crash::reply(tokio::spawn(write(appends)).await.unwrap_or_default()).into_iter();
-        for Waiting { append: _, answer } in batch.drain(..) {
-            // Whoever is gone has no use for the answer; the append is written all the same.
+        let mut answers = crash::reply(tokio::spawn(write(writes)).await.unwrap_or_default()).into_iter();
+        for Waiting { write: _, answer } in batch.drain(..) {
+            // Whoever is gone has no use for the answer; it is written all the same.
             let _ = answer.send(answers.next().unwrap_or_else(|| Err(gone())));
         }
     }

@@ -27,7 +27,7 @@ mod session;
 mod sql;
 mod sqlite;
 
-pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, TakeOver, TakenOver};
+pub use append::{Append, Appended, Created, NewSession, Projection, Sealed, TakeOver, TakenOver, Write, Wrote};
 pub use cluster::{Cluster, Fate, HandOver, HandOverState, Hints, NodeStart, Renewed};
 pub use codec::{ApprovalBody, Codec, CodecError, Encoded};
 pub use error::{Guard, StoreError};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Connection, Postgres as Driver};
 
-use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver, Write, Wrote};
 use crate::cluster::Hints;
 use crate::crash;
 use crate::error::StoreError;
@@ -233,10 +233,10 @@ impl Database for Postgres {
         detached(async move { append::append(&kept, &append).await }).await?
     }
 
-    async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, Refused>> {
+    async fn write_many(&self, writes: Vec<Write>) -> Vec<Result<Wrote, Refused>> {
         let kept = self.kept.clone();
-        let count = appends.len();
-        match detached(async move { batch::append_many(&kept, &appends).await }).await {
+        let count = writes.len();
+        match detached(async move { batch::write_many(&kept, &writes).await }).await {
             Ok(answers) => answers,
             Err(_) => {
                 (0..count).map(|_| Err(StoreError::Unavailable("the batch was not finished".into()).into())).collect()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver, Write, Wrote};
 use crate::cluster::Hints;
 use crate::error::StoreError;
 use crate::ledger::{Posting, Reserved};
@@ -106,8 +106,8 @@ pub(crate) trait Database: Debug + Send + Sync + 'static {
     /// Applies a checked append. A repeated input and a taken idempotency key come back as [`Refused`].
     fn append(&self, append: Arc<Append>) -> impl Future<Output = Result<Appended, Refused>> + Send;
 
-    /// Applies several checked appends, each for itself.
-    fn append_many(&self, appends: Vec<Arc<Append>>) -> impl Future<Output = Vec<Result<Appended, Refused>>> + Send;
+    /// Applies several checked writes, each for itself.
+    fn write_many(&self, writes: Vec<Write>) -> impl Future<Output = Vec<Result<Wrote, Refused>>> + Send;
 
     /// Creates a checked session. A taken alias comes back as [`Refused`].
     fn create(&self, new: Arc<NewSession>) -> impl Future<Output = Result<Created, Refused>> + Send;

@@ -11,7 +11,7 @@ use sqlx::sqlite::{
     SqliteSynchronous,
 };
 
-use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver, Write, Wrote};
 use crate::cluster::Hints;
 use crate::crash;
 use crate::error::StoreError;
@@ -139,10 +139,10 @@ impl Database for Sqlite {
         detached(async move { append::append(&pool, &append).await }).await?
     }
 
-    async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, Refused>> {
+    async fn write_many(&self, writes: Vec<Write>) -> Vec<Result<Wrote, Refused>> {
         let pool = self.writer.clone();
-        let count = appends.len();
-        match detached(async move { append::append_many(&pool, &appends).await }).await {
+        let count = writes.len();
+        match detached(async move { append::write_many(&pool, &writes).await }).await {
             Ok(answers) => answers,
             Err(_) => {
                 (0..count).map(|_| Err(StoreError::Unavailable("the batch was not finished".into()).into())).collect()

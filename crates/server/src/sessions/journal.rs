@@ -140,7 +140,7 @@ impl Journal {
             owner: deps.node.clone(),
             append,
         });
-        let created = repeat(deps, || deps.store.create_session(Arc::clone(&new_session))).await?;
+        let created = repeat(deps, || deps.lanes.create(Arc::clone(&new_session))).await?;
         Ok((journal, created))
     }
 

@@ -26,14 +26,15 @@ impl Held {
 
     fn lanes(&self, count: usize) -> Arc<Lanes> {
         let held = self.clone();
-        Arc::new(Lanes::over(NonZeroUsize::new(count).unwrap(), move |appends: Vec<Arc<Append>>| {
+        Arc::new(Lanes::over(NonZeroUsize::new(count).unwrap(), move |writes: Vec<Write>| {
             let held = held.clone();
             async move {
-                held.batches.lock().unwrap().push(appends.len());
+                held.batches.lock().unwrap().push(writes.len());
                 held.begun.add_permits(1);
                 held.leave.acquire().await.unwrap().forget();
-                assert!(appends.iter().all(|append| append.expected_head != PANIC));
-                appends.iter().map(|append| Ok(Appended::Ok { head: append.expected_head })).collect()
+                assert!(writes.iter().all(|write| write.append().expected_head != PANIC));
+                let answer = |write: &Write| Ok(Wrote::Append(Appended::Ok { head: write.append().expected_head }));
+                writes.iter().map(answer).collect()
             }
         }))
     }

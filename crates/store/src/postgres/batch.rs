@@ -1,15 +1,14 @@
-//! Appends of many sessions with one flush: plain ones in one statement (`plain`), others by a statement that calls the
-//! function for single appends once for each. What is not here: gathering them (`lanes`).
+//! Writes of many sessions with one flush: plain ones in one statement (`plain`), other appends by a statement that calls the
+//! function for single appends once for each, other creations one by one. What is not here: gathering them (`lanes`).
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 
-use super::append::{VALUES, append, appended, bind, refused};
+use super::append::{VALUES, append, appended, bind, create, refused};
 use super::kept::Kept;
 use super::plain::{self, is_plain};
-use crate::append::{Append, Appended};
+use crate::append::{Append, Appended, Created, Write, Wrote};
 use crate::error::StoreError;
 use crate::sql::Refused;
 use crate::sql::failure::again;
@@ -17,42 +16,56 @@ use crate::sql::failure::again;
 /// The most appends of one statement. Batches are cut into powers of two, so that few different statements are prepared.
 const MOST: usize = 64;
 
-/// The most plain appends of one statement.
+/// The most plain writes of one statement.
 const MOST_PLAIN: usize = 512;
 
-/// Applies several appends: plain ones together, the others in statements of their own. When one of a statement's appends is
+/// Applies several writes: plain ones together, the others in statements of their own. When one of a statement's writes is
 /// refused, nothing of that statement was applied, and each is sent by itself.
-pub(super) async fn append_many(kept: &Kept, appends: &[Arc<Append>]) -> Vec<Result<Appended, Refused>> {
+pub(super) async fn write_many(kept: &Kept, writes: &[Write]) -> Vec<Result<Wrote, Refused>> {
     // All batches lock their sessions in the same order, so that none waits for another in a circle. The sort is stable:
-    // appends of one session stay in the order given.
-    let mut order: Vec<usize> = (0..appends.len()).collect();
-    order.sort_by_key(|index| appends.get(*index).map(|append| (append.tenant.clone(), append.session)));
-    let mut answers: Vec<Option<Result<Appended, Refused>>> = appends.iter().map(|_| None).collect();
-    for wave in waves(appends, order) {
+    // writes of one session stay in the order given.
+    let mut order: Vec<usize> = (0..writes.len()).collect();
+    order.sort_by_key(|index| {
+        writes.get(*index).map(Write::append).map(|append| (append.tenant.clone(), append.session))
+    });
+    let mut answers: Vec<Option<Result<Wrote, Refused>>> = writes.iter().map(|_| None).collect();
+    for wave in waves(writes, order) {
         let (plain, others): (Vec<usize>, Vec<usize>) =
-            wave.into_iter().partition(|index| appends.get(*index).is_some_and(|append| is_plain(append)));
+            wave.into_iter().partition(|index| writes.get(*index).is_some_and(is_plain));
         for chunk in plain.chunks(MOST_PLAIN) {
-            settle(&mut answers, chunk, together(kept, &of(appends, chunk)).await);
+            settle(&mut answers, chunk, together(kept, &of(writes, chunk)).await);
         }
-        let mut rest = others.as_slice();
+        let mut appends = Vec::new();
+        for index in others {
+            match writes.get(index) {
+                Some(Write::Append(append)) => appends.push((index, append.as_ref())),
+                Some(Write::Create(new)) => {
+                    settle(&mut answers, &[index], vec![create(kept, new).await.map(Wrote::Create)]);
+                }
+                None => {}
+            }
+        }
+        let mut rest = appends.as_slice();
         while !rest.is_empty() {
             let size = (1 << rest.len().ilog2()).min(MOST);
             let (chunk, after) = rest.split_at(size);
             rest = after;
-            settle(&mut answers, chunk, statement(kept, &of(appends, chunk)).await);
+            let (places, chunk): (Vec<usize>, Vec<&Append>) = chunk.iter().copied().unzip();
+            let answered = statement(kept, &chunk).await;
+            settle(&mut answers, &places, answered.into_iter().map(|one| one.map(Wrote::Append)).collect());
         }
     }
-    let missing = || Err(StoreError::Unavailable("no answer for an append of the batch".into()).into());
+    let missing = || Err(StoreError::Unavailable("no answer for a write of the batch".into()).into());
     answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
 }
 
 /// Cuts a batch so that no part names a session twice: the later ones build on the earlier. Nearly always there is one part.
-fn waves(appends: &[Arc<Append>], order: Vec<usize>) -> Vec<Vec<usize>> {
+fn waves(writes: &[Write], order: Vec<usize>) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     let mut last = None;
     let mut nth = 0;
     for index in order {
-        let session = appends.get(index).map(|append| (&append.tenant, append.session));
+        let session = writes.get(index).map(Write::append).map(|append| (&append.tenant, append.session));
         nth = if session == last { nth + 1 } else { 0 };
         last = session;
         match waves.get_mut(nth) {
@@ -63,11 +76,11 @@ fn waves(appends: &[Arc<Append>], order: Vec<usize>) -> Vec<Vec<usize>> {
     waves
 }
 
-fn of<'a>(appends: &'a [Arc<Append>], chunk: &[usize]) -> Vec<&'a Arc<Append>> {
-    chunk.iter().filter_map(|index| appends.get(*index)).collect()
+fn of<'a>(writes: &'a [Write], chunk: &[usize]) -> Vec<&'a Write> {
+    chunk.iter().filter_map(|index| writes.get(*index)).collect()
 }
 
-fn settle(answers: &mut [Option<Result<Appended, Refused>>], chunk: &[usize], settled: Vec<Result<Appended, Refused>>) {
+fn settle(answers: &mut [Option<Result<Wrote, Refused>>], chunk: &[usize], settled: Vec<Result<Wrote, Refused>>) {
     for (index, answer) in chunk.iter().zip(settled) {
         if let Some(place) = answers.get_mut(*index) {
             *place = Some(answer);
@@ -75,31 +88,35 @@ fn settle(answers: &mut [Option<Result<Appended, Refused>>], chunk: &[usize], se
     }
 }
 
-/// Plain appends in one statement; those that did not fit are told why by the function for single ones.
-async fn together(kept: &Kept, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {
-    let applied = match plain::append(kept, appends).await {
+/// Plain writes in one statement; those that did not fit are told why by the functions for single ones.
+async fn together(kept: &Kept, writes: &[&Write]) -> Vec<Result<Wrote, Refused>> {
+    let applied = match plain::write(kept, writes).await {
         Ok(applied) => applied,
-        Err(Refused::Failed(error)) if error.is_retryable() => return all_again(&error, appends.len()),
-        Err(_) => vec![false; appends.len()],
+        Err(Refused::Failed(error)) if error.is_retryable() => return all_again(&error, writes.len()),
+        Err(_) => vec![false; writes.len()],
     };
-    let mut answers = Vec::with_capacity(appends.len());
-    for (one, applied) in appends.iter().zip(applied) {
-        answers.push(if applied {
-            let rows = u64::try_from(one.rows.len()).unwrap_or(u64::MAX);
-            Ok(Appended::Ok { head: one.expected_head.saturating_add(rows) })
-        } else {
-            append(kept, one).await
+    let mut answers = Vec::with_capacity(writes.len());
+    for (write, applied) in writes.iter().zip(applied) {
+        answers.push(match write {
+            Write::Append(one) if applied => Ok(Wrote::Append(Appended::Ok { head: head_after(one) })),
+            Write::Append(one) => append(kept, one).await.map(Wrote::Append),
+            Write::Create(new) if applied => Ok(Wrote::Create(Created::Ok { head: head_after(&new.append) })),
+            Write::Create(new) => create(kept, new).await.map(Wrote::Create),
         });
     }
     answers
 }
 
+fn head_after(append: &Append) -> u64 {
+    append.expected_head.saturating_add(u64::try_from(append.rows.len()).unwrap_or(u64::MAX))
+}
+
 /// Unknown outcome or full storage: one by one would only say the same more slowly.
-fn all_again(error: &StoreError, count: usize) -> Vec<Result<Appended, Refused>> {
+fn all_again<T>(error: &StoreError, count: usize) -> Vec<Result<T, Refused>> {
     (0..count).map(|_| Err(again(error).into())).collect()
 }
 
-async fn statement(kept: &Kept, appends: &[&Arc<Append>]) -> Vec<Result<Appended, Refused>> {
+async fn statement(kept: &Kept, appends: &[&Append]) -> Vec<Result<Appended, Refused>> {
     if appends.len() > 1 {
         let query = sqlx::query(AssertSqlSafe(sql(appends.len())));
         let query = appends.iter().fold(query, |query, append| bind(query, append));

@@ -7,7 +7,7 @@ use toolgate_core::id::{ApprovalId, SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 use uuid::Uuid;
 
-use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver, Write, Wrote};
 use crate::error::StoreError;
 use crate::event_log::{EventLog, MAX_PAGE_BYTES};
 use crate::keys::WrappedKey;
@@ -66,27 +66,50 @@ async fn completed(database: &impl Database, append: &Append, refused: Refused) 
     }
 }
 
+/// Completes the answer to a refused creation.
+async fn completed_creation(
+    database: &impl Database,
+    new: &NewSession,
+    refused: Refused,
+) -> Result<Created, StoreError> {
+    match refused {
+        Refused::Idempotency => Ok(Created::IdempotencyConflict),
+        Refused::Failed(error) => Err(error),
+        Refused::DuplicateInput => Err(StoreError::Invalid("two rows of one append record the same input")),
+        Refused::Alias => {
+            let alias = new.alias.as_deref().unwrap_or_default();
+            let existing = session_of_alias(database, &new.append.tenant, alias).await?;
+            let Some(existing) = existing else {
+                return Err(StoreError::Corrupt {
+                    place: "index `session_alias`".to_owned(),
+                    detail: "alias taken by no session".to_owned(),
+                });
+            };
+            let same_body = existing.body_fingerprint == new.body_fingerprint;
+            Ok(Created::AliasExists { session: existing.session, same_body })
+        }
+    }
+}
+
+async fn session_of_alias(
+    database: &impl Database,
+    tenant: &TenantId,
+    alias: &str,
+) -> Result<Option<SessionRow>, StoreError> {
+    if !limits::is_token(alias) {
+        return Ok(None);
+    }
+    let sql = select_session!("WHERE s.tenant = $1 AND s.alias = $2");
+    one_session(database, sql, values![tenant.as_str(), alias]).await
+}
+
 #[async_trait]
 impl<D: Database> EventLog for SqlStore<D> {
     async fn create_session(&self, new: Arc<NewSession>) -> Result<Created, StoreError> {
         limits::new_session(&new)?;
         match self.database.create(Arc::clone(&new)).await {
             Ok(created) => Ok(created),
-            Err(Refused::Idempotency) => Ok(Created::IdempotencyConflict),
-            Err(Refused::Failed(error)) => Err(error),
-            Err(Refused::DuplicateInput) => Err(StoreError::Invalid("two rows of one append record the same input")),
-            Err(Refused::Alias) => {
-                let alias = new.alias.as_deref().unwrap_or_default();
-                let existing = self.session_by_alias(&new.append.tenant, alias).await?;
-                let Some(existing) = existing else {
-                    return Err(StoreError::Corrupt {
-                        place: "index `session_alias`".to_owned(),
-                        detail: "alias taken by no session".to_owned(),
-                    });
-                };
-                let same_body = existing.body_fingerprint == new.body_fingerprint;
-                Ok(Created::AliasExists { session: existing.session, same_body })
-            }
+            Err(refused) => completed_creation(&self.database, &new, refused).await,
         }
     }
 
@@ -98,25 +121,30 @@ impl<D: Database> EventLog for SqlStore<D> {
         }
     }
 
-    async fn append_many(&self, appends: Vec<Arc<Append>>) -> Vec<Result<Appended, StoreError>> {
-        let checks: Vec<_> = appends.iter().map(|append| limits::append(append)).collect();
-        let sound: Vec<_> = appends
-            .iter()
-            .zip(&checks)
-            .filter(|(_, check)| check.is_ok())
-            .map(|(append, _)| Arc::clone(append))
-            .collect();
-        let mut answers = self.database.append_many(sound).await.into_iter();
-        let mut all = Vec::with_capacity(appends.len());
-        for (append, check) in appends.iter().zip(checks) {
-            all.push(match check {
+    async fn write_many(&self, writes: Vec<Write>) -> Vec<Result<Wrote, StoreError>> {
+        let check = |write: &Write| match write {
+            Write::Append(append) => limits::append(append),
+            Write::Create(new) => limits::new_session(new),
+        };
+        let checks: Vec<_> = writes.iter().map(check).collect();
+        let sound = writes.iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(write, _)| write.clone());
+        let mut answers = self.database.write_many(sound.collect()).await.into_iter();
+        let mut all = Vec::with_capacity(writes.len());
+        for (write, check) in writes.iter().zip(checks) {
+            let answer = match check {
                 Err(error) => Err(error),
-                Ok(()) => match answers.next() {
-                    Some(Ok(appended)) => Ok(appended),
-                    Some(Err(refused)) => completed(&self.database, append, refused).await,
-                    None => Err(StoreError::Unavailable("no answer for an append of the batch".into())),
+                Ok(()) => match (answers.next(), write) {
+                    (Some(Ok(wrote)), _) => Ok(wrote),
+                    (Some(Err(refused)), Write::Append(append)) => {
+                        completed(&self.database, append, refused).await.map(Wrote::Append)
+                    }
+                    (Some(Err(refused)), Write::Create(new)) => {
+                        completed_creation(&self.database, new, refused).await.map(Wrote::Create)
+                    }
+                    (None, _) => Err(StoreError::Unavailable("no answer for a write of the batch".into())),
                 },
-            });
+            };
+            all.push(answer);
         }
         all
     }
@@ -138,11 +166,7 @@ impl<D: Database> EventLog for SqlStore<D> {
     }
 
     async fn session_by_alias(&self, tenant: &TenantId, alias: &str) -> Result<Option<SessionRow>, StoreError> {
-        if !limits::is_token(alias) {
-            return Ok(None);
-        }
-        let sql = select_session!("WHERE s.tenant = $1 AND s.alias = $2");
-        one_session(&self.database, sql, values![tenant.as_str(), alias]).await
+        session_of_alias(&self.database, tenant, alias).await
     }
 
     async fn list_sessions(

@@ -1,13 +1,13 @@
 //! Writing the log on SQLite: one immediate transaction each, on the one writer connection.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::bound;
-use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver};
+use crate::append::{Append, Appended, Created, NewSession, TakeOver, TakenOver, Write, Wrote};
 use crate::chain::GENESIS;
 use crate::error::{Guard, StoreError};
 use crate::fence::{Fence, Standing, judge};
@@ -83,33 +83,33 @@ async fn append_one(writer: &mut SqliteConnection, append: &Append) -> Result<Ap
     Ok(answer)
 }
 
-/// Applies several appends in one transaction, so that they share one flush.
-pub(super) async fn append_many(pool: &SqlitePool, appends: &[Arc<Append>]) -> Vec<Result<Appended, Refused>> {
+/// Applies several writes in one transaction, so that they share one flush.
+pub(super) async fn write_many(pool: &SqlitePool, writes: &[Write]) -> Vec<Result<Wrote, Refused>> {
     let mut writer = match pool.acquire().await.map_err(store_error) {
         Ok(writer) => writer,
-        Err(error) => return appends.iter().map(|_| Err(again(&error).into())).collect(),
+        Err(error) => return writes.iter().map(|_| Err(again(&error).into())).collect(),
     };
-    let answers = match smooth(&mut writer, appends).await {
-        Ok(None) => one_by_one(&mut writer, appends).await,
+    let answers = match smooth(&mut writer, writes).await {
+        Ok(None) => one_by_one(&mut writer, writes).await,
         Ok(Some(answers)) => Ok(answers),
         Err(error) => Err(error),
     };
     give_back(writer, answers.as_ref().err()).await;
     match answers {
         Ok(answers) => answers,
-        Err(error) => appends.iter().map(|_| Err(again(&error).into())).collect(),
+        Err(error) => writes.iter().map(|_| Err(again(&error).into())).collect(),
     }
 }
 
 /// The batch as it nearly always is: nothing in it is refused. Nothing is applied if one is.
 async fn smooth(
     writer: &mut SqliteConnection,
-    appends: &[Arc<Append>],
-) -> Result<Option<Vec<Result<Appended, Refused>>>, StoreError> {
+    writes: &[Write],
+) -> Result<Option<Vec<Result<Wrote, Refused>>>, StoreError> {
     let mut tx = writer.begin_with(BEGIN).await.map_err(store_error)?;
-    let mut answers = Vec::with_capacity(appends.len());
-    for append in appends {
-        match apply(&mut tx, append).await {
+    let mut answers = Vec::with_capacity(writes.len());
+    for write in writes {
+        match apply_write(&mut tx, write).await {
             Ok(answer) => answers.push(Ok(answer)),
             // The whole batch is lost with its transaction.
             Err(Refused::Failed(error)) if may_have_ended_the_transaction(&error) => return Err(error),
@@ -123,16 +123,16 @@ async fn smooth(
     Ok(Some(answers))
 }
 
-/// Each append behind its own savepoint, so that one that is refused leaves the others alone.
+/// Each write behind its own savepoint, so that one that is refused leaves the others alone.
 async fn one_by_one(
     writer: &mut SqliteConnection,
-    appends: &[Arc<Append>],
-) -> Result<Vec<Result<Appended, Refused>>, StoreError> {
+    writes: &[Write],
+) -> Result<Vec<Result<Wrote, Refused>>, StoreError> {
     let mut tx = writer.begin_with(BEGIN).await.map_err(store_error)?;
-    let mut answers = Vec::with_capacity(appends.len());
-    for append in appends {
+    let mut answers = Vec::with_capacity(writes.len());
+    for write in writes {
         sqlx::query("SAVEPOINT one").execute(&mut *tx).await.map_err(store_error)?;
-        let answer = match apply(&mut tx, append).await {
+        let answer = match apply_write(&mut tx, write).await {
             // The whole batch is lost with its transaction.
             Err(Refused::Failed(error)) if may_have_ended_the_transaction(&error) => return Err(error),
             answer => answer,
@@ -147,6 +147,13 @@ async fn one_by_one(
     Ok(answers)
 }
 
+async fn apply_write(conn: &mut SqliteConnection, write: &Write) -> Result<Wrote, Refused> {
+    Ok(match write {
+        Write::Append(append) => Wrote::Append(apply(conn, append).await?),
+        Write::Create(new) => Wrote::Create(create_in(conn, new).await?),
+    })
+}
+
 /// Creates a session and applies its first append.
 pub(super) async fn create(pool: &SqlitePool, new: &NewSession) -> Result<Created, Refused> {
     let mut writer = pool.acquire().await.map_err(failed)?;
@@ -156,11 +163,17 @@ pub(super) async fn create(pool: &SqlitePool, new: &NewSession) -> Result<Create
 }
 
 async fn create_one(writer: &mut SqliteConnection, new: &NewSession) -> Result<Created, Refused> {
-    let append = &new.append;
     let mut tx = writer.begin_with(BEGIN).await.map_err(failed)?;
-    if let Some(standing) = standing(&mut tx, append).await? {
+    let answer = create_in(&mut tx, new).await?;
+    tx.commit().await.map_err(failed)?;
+    Ok(answer)
+}
+
+async fn create_in(conn: &mut SqliteConnection, new: &NewSession) -> Result<Created, Refused> {
+    let append = &new.append;
+    if let Some(standing) = standing(conn, append).await? {
         // The reply to the first attempt may have been lost long ago: compare the first rows whatever came after them.
-        return Ok(if stands(&mut tx, append).await? {
+        return Ok(if stands(conn, append).await? {
             Created::Already { head: standing.head_seq }
         } else {
             Created::SessionExists
@@ -180,13 +193,12 @@ async fn create_one(writer: &mut SqliteConnection, new: &NewSession) -> Result<C
         int(new.owner.incarnation),
         GENESIS.as_slice(),
     ];
-    if run(&mut tx, sql, bound).await? == 0 {
+    if run(conn, sql, bound).await? == 0 {
         return Err(Refused::Alias);
     }
-    let Appended::Ok { head } = apply(&mut tx, append).await? else {
+    let Appended::Ok { head } = apply(conn, append).await? else {
         return Err(StoreError::Invalid("the first rows do not fit an empty log").into());
     };
-    tx.commit().await.map_err(failed)?;
     Ok(Created::Ok { head })
 }
 

@@ -8,7 +8,7 @@ use toolgate_store::{
 };
 
 use crate::backend::Backend;
-use crate::sample::{Log, all_rows, digest, input, number, projection, sealed, tenant};
+use crate::sample::{Log, all_rows, append_many, digest, input, number, projection, sealed, tenant};
 
 contract!(
     ok_then_already_then_stale,
@@ -223,7 +223,7 @@ async fn many_appends_answer_each_for_itself(backend: Backend) {
     malformed.rows[0].seq = 77;
     appends[3] = Arc::new(malformed);
 
-    let answers = store.append_many(appends).await;
+    let answers = append_many(store, appends).await;
     assert_eq!(answers.len(), 5);
     assert_eq!(*answers[0].as_ref().unwrap(), Appended::Ok { head: 2 });
     assert_eq!(*answers[1].as_ref().unwrap(), Appended::DuplicateInput { input: input("in-1"), seq: 2 });
@@ -248,7 +248,7 @@ async fn many_appends_keep_the_order_of_each_session(backend: Backend) {
     let repeated = appends.clone();
     let lost = |index: usize| index.is_multiple_of(7);
     let sent: Vec<_> = (0..75).filter(|place| !(place / 25 == 1 && lost(place % 25))).collect();
-    let answers = store.append_many(sent.iter().map(|place| Arc::clone(&appends[*place])).collect()).await;
+    let answers = append_many(store, sent.iter().map(|place| Arc::clone(&appends[*place])).collect()).await;
     assert_eq!(answers.len(), 71);
     for (place, answer) in sent.iter().zip(answers) {
         let (round, index) = (place / 25, place % 25);
@@ -259,7 +259,7 @@ async fn many_appends_keep_the_order_of_each_session(backend: Backend) {
         assert_eq!(answer.unwrap(), expected, "session {index}, round {round}");
     }
     // The very same batch again, as after a lost reply: what was applied is known, what was lost is applied now.
-    let answers = store.append_many(repeated).await;
+    let answers = append_many(store, repeated).await;
     for (place, answer) in answers.into_iter().enumerate() {
         let (round, index) = (place / 25, place % 25);
         match answer.unwrap() {
@@ -419,7 +419,10 @@ async fn a_transaction_that_sqlite_ended_by_itself_spoils_no_later_one() {
     assert!(store.take_over(Arc::new(take_over)).await.is_err());
     let append = Arc::new(log.plain(b"second"));
     assert!(matches!(store.append(Arc::clone(&append)).await, Err(StoreError::Database(_))));
-    assert!(matches!(store.append_many(vec![Arc::clone(&append)]).await.as_slice(), [Err(StoreError::Unavailable(_))]));
+    assert!(matches!(
+        append_many(store, vec![Arc::clone(&append)]).await.as_slice(),
+        [Err(StoreError::Unavailable(_))]
+    ));
     let mut other = Log::new("acme");
     let creation = Arc::new(other.creation());
     assert!(store.create_session(Arc::clone(&creation)).await.is_err());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolgate_store::{Append, Appended, Guard, Header, Marks, StoreError};
 
 use crate::backend::Backend;
-use crate::sample::{ALLOWED, DECIDED, DISPATCHED, Log, TERMINAL, all_rows, dispatch, later_allow};
+use crate::sample::{ALLOWED, DECIDED, DISPATCHED, Log, TERMINAL, all_rows, append_many, dispatch, later_allow};
 
 contract!(
     a_plain_call_passes,
@@ -29,7 +29,7 @@ async fn accepted(backend: &Backend, append: Append) {
     // Together with another session's, as the server appends; alone, the same bytes are known.
     let mut neighbour = Log::started(&backend.store, "acme").await;
     let good = neighbour.plain(b"x");
-    let answers = backend.store.append_many(vec![Arc::new(good), Arc::new(append.clone())]).await;
+    let answers = append_many(&backend.store, vec![Arc::new(good), Arc::new(append.clone())]).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Appended::Ok { .. }))), "{answers:?}");
     let answer = backend.store.append(Arc::new(append)).await.unwrap();
     assert!(matches!(answer, Appended::Already { .. }), "{answer:?}");
@@ -41,7 +41,7 @@ async fn refused(backend: &Backend, log: &mut Log, append: Append, rule: Guard) 
     assert!(matches!(answer, Err(StoreError::Guard(found)) if found == rule), "{answer:?}");
     let mut neighbour = Log::started(&backend.store, "acme").await;
     let good = Arc::new(neighbour.plain(b"x"));
-    let many = backend.store.append_many(vec![good, Arc::new(append.clone())]).await;
+    let many = append_many(&backend.store, vec![good, Arc::new(append.clone())]).await;
     assert!(
         matches!(many[..], [Ok(Appended::Ok { head: 2 }), Err(StoreError::Guard(found))] if found == rule),
         "{many:?}"

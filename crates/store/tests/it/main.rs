@@ -38,6 +38,7 @@ mod backend;
 mod chain;
 mod codec;
 mod concurrency;
+mod creations;
 mod field_cases;
 mod field_tampering;
 mod golden;

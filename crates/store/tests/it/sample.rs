@@ -7,8 +7,8 @@ use toolgate_core::id::{ActorId, CallId, InputId, SessionId, Sha256Digest, Tenan
 use toolgate_core::time::Timestamp;
 use toolgate_store::chain::Position;
 use toolgate_store::{
-    Append, Created, Header, KeyId, Marks, NewSession, NodeId, NodeIdentity, PayloadMeta, Projection, Row, Sealed,
-    Store, TakeOver,
+    Append, Appended, Created, Header, KeyId, Marks, NewSession, NodeId, NodeIdentity, PayloadMeta, Projection, Row,
+    Sealed, Store, StoreError, TakeOver, Write, Wrote,
 };
 use uuid::Uuid;
 
@@ -194,6 +194,19 @@ impl Log {
         let take_over = TakeOver { tenant: self.tenant.clone(), session: self.session, owner: owner.clone(), row };
         (take_over, after)
     }
+}
+
+/// Several appends as one batch.
+pub(crate) async fn append_many(
+    store: &Arc<dyn Store>,
+    appends: Vec<Arc<Append>>,
+) -> Vec<Result<Appended, StoreError>> {
+    let answers = store.write_many(appends.into_iter().map(Write::Append).collect()).await;
+    let appended = |answer| match answer {
+        Wrote::Append(appended) => appended,
+        Wrote::Create(_) => panic!("an append is answered as a creation"),
+    };
+    answers.into_iter().map(|answer| answer.map(appended)).collect()
 }
 
 /// All rows of a session, page by page.
