@@ -40,6 +40,7 @@ mod inbox;
 mod journal;
 mod ledger;
 mod letter;
+mod live;
 mod load;
 mod mail;
 mod nodes;
@@ -51,7 +52,8 @@ mod verify;
 
 pub use bundles::Bundles;
 pub use deps::{Deps, SessionSettings};
-pub use heads::Head;
+pub use heads::{Follow, Head, More};
+pub use live::Live;
 pub use nodes::Nodes;
 
 use journal::{Batch, Journal, NewLog};
@@ -408,15 +410,44 @@ impl Sessions {
     /// Follows the head of a session. A hint; the log is the truth.
     pub async fn watch(&self, tenant: &TenantId, session: SessionId) -> Result<watch::Receiver<Head>, Failure> {
         let key = SessionKey { tenant: tenant.clone(), session };
-        if let Some(head) = self.registry.watch_here(&key) {
+        let head = self.head_of(&key).await?;
+        Ok(self.registry.watch(&key, head))
+    }
+
+    /// Follows the events of a session.
+    pub async fn follow(&self, tenant: &TenantId, session: SessionId) -> Result<Follow, Failure> {
+        let key = SessionKey { tenant: tenant.clone(), session };
+        let head = self.head_of(&key).await?;
+        Ok(self.registry.follow(&key, head))
+    }
+
+    /// Events after `after_seq` for somebody who follows, oldest first, at most `limit`.
+    pub async fn next_events(
+        &self,
+        follow: &mut Follow,
+        tenant: &TenantId,
+        session: SessionId,
+        after_seq: u64,
+        limit: u32,
+    ) -> Result<Vec<Arc<Live>>, Failure> {
+        if let Some(events) = follow.after(after_seq) {
+            return Ok(events);
+        }
+        let events = self.events(tenant, session, after_seq, limit).await?;
+        // Nobody else sends these.
+        Ok(events.into_iter().map(|recorded| Arc::new(Live::new(recorded, 0))).collect())
+    }
+
+    /// The head of a session of this tenant, as far as it is known.
+    async fn head_of(&self, key: &SessionKey) -> Result<u64, Failure> {
+        if let Some(head) = self.registry.head_here(key) {
             return Ok(head);
         }
-        let row = self.deps.store.session(tenant, session).await?.ok_or(Failure::NoSuchSession)?;
-        let head = self.registry.watch(&key, row.head_seq);
+        let row = self.deps.store.session(&key.tenant, key.session).await?.ok_or(Failure::NoSuchSession)?;
         if row.owner.as_ref() != Some(&self.deps.node) {
-            self.registry.is_elsewhere(&key);
+            self.registry.is_elsewhere(key);
         }
-        Ok(head)
+        Ok(row.head_seq)
     }
 
     /// Makes a client the executor of a session: recorded, then every open call of its is offered.

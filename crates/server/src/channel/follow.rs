@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use toolgate_core::event::{EndCause, Event, Recorded};
 use toolgate_core::id::SessionId;
 use toolgate_core::input::Reporter;
@@ -13,7 +12,7 @@ use super::connection::Connection;
 use super::outbox::Ended;
 use crate::caller::Scope;
 use crate::error::ApiError;
-use crate::sessions::Head;
+use crate::sessions::{Follow, Live, More};
 use crate::wire::RawJson;
 use crate::wire::event::EventView;
 use crate::wire::frame::{CallSettled, FinalOutput, ServerFrame, StreamEvent};
@@ -32,8 +31,8 @@ pub(super) struct Followed {
     pub(super) cursor: u64,
     /// The frame that started the session, for its first event.
     pub(super) started_by: Option<String>,
-    /// The hint that there is more.
-    pub(super) head: watch::Receiver<Head>,
+    /// Where the events come from.
+    pub(super) follow: Follow,
 }
 
 /// Follows until the connection ends or the session cannot be read any more.
@@ -41,14 +40,13 @@ pub(super) async fn follow(connection: Arc<Connection>, mut followed: Followed) 
     let mut retry = RETRY_FIRST;
     loop {
         let (tenant, session) = (&connection.caller.tenant, followed.session);
-        // Seen before the log is read: what comes after that wakes the wait below.
-        followed.head.mark_unchanged();
-        match connection.app.sessions().events(tenant, session, followed.cursor, PAGE).await {
+        let sessions = connection.app.sessions();
+        match sessions.next_events(&mut followed.follow, tenant, session, followed.cursor, PAGE).await {
             Ok(page) => {
                 retry = RETRY_FIRST;
-                for recorded in &page {
-                    deliver(&connection, &followed, recorded).await?;
-                    followed.cursor = recorded.seq;
+                for live in &page {
+                    deliver(&connection, &followed, live).await?;
+                    followed.cursor = live.recorded.seq;
                 }
                 if page.is_empty() {
                     more(&connection, &mut followed).await;
@@ -69,22 +67,24 @@ pub(super) async fn follow(connection: Arc<Connection>, mut followed: Followed) 
 /// Waits until there may be more.
 async fn more(connection: &Connection, followed: &mut Followed) {
     let poll = connection.channel.settings().poll;
-    let changed = tokio::time::timeout(poll, followed.head.changed()).await;
-    if let Ok(Err(_)) = changed {
-        // The session has left memory; whoever loads it next gives hints through another watch.
+    if followed.follow.more(poll).await == More::Gone {
         tokio::time::sleep(RETRY_FIRST).await;
-        if let Ok(head) = connection.app.sessions().watch(&connection.caller.tenant, followed.session).await {
-            followed.head = head;
+        if let Ok(follow) = connection.app.sessions().follow(&connection.caller.tenant, followed.session).await {
+            followed.follow = follow;
         }
     }
 }
 
-async fn deliver(connection: &Connection, followed: &Followed, recorded: &Recorded) -> Result<(), Ended> {
-    let session = followed.session;
+async fn deliver(connection: &Connection, followed: &Followed, live: &Live) -> Result<(), Ended> {
+    let (session, recorded) = (followed.session, &live.recorded);
     if connection.may(Scope::SessionsRead) {
         let started = followed.started_by.clone().filter(|_| recorded.seq == 1);
-        let re = started.or_else(|| frame_id(connection, recorded));
-        connection.outbox.bulk(&stream_event(session, recorded, re)).await?;
+        let text = match started.or_else(|| frame_id(connection, recorded)) {
+            // The answer to this client's own frame; all others get the same text.
+            Some(re) => stream_event(session, recorded, Some(re)).text().into(),
+            None => live.frame(|recorded| stream_event(session, recorded, None).text().into()),
+        };
+        connection.outbox.bulk_text(text).await?;
         if let Event::RunEnded(ended) = &recorded.event {
             let frame = FinalOutput {
                 session_id: session.to_string(),

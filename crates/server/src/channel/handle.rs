@@ -143,9 +143,9 @@ impl Driver {
         }
         let sessions = connection.app.sessions();
         let tenant = &connection.caller.tenant;
-        let head = sessions.watch(tenant, cursor.id).await;
-        let head = noting(&connection.app, &connection.caller, cursor.id, head).await?;
-        if cursor.last_seq > head.borrow().seq {
+        let follow = sessions.follow(tenant, cursor.id).await;
+        let follow = noting(&connection.app, &connection.caller, cursor.id, follow).await?;
+        if cursor.last_seq > follow.seq() {
             // The hint may be old; the log is the truth.
             let there = sessions.events(tenant, cursor.id, cursor.last_seq - 1, 1).await?;
             if there.is_empty() {
@@ -153,7 +153,7 @@ impl Driver {
                 return Err(ApiError::new(ErrorCode::CursorInvalid, detail));
             }
         }
-        Ok(Followed { session: cursor.id, cursor: cursor.last_seq, started_by: None, head })
+        Ok(Followed { session: cursor.id, cursor: cursor.last_seq, started_by: None, follow })
     }
 
     fn begin(&mut self, followed: Followed, capabilities: BTreeSet<Capability>) {

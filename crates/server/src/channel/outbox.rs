@@ -55,7 +55,12 @@ impl Outbox {
 
     /// Sends an event.
     pub(super) async fn bulk(&self, frame: &ServerFrame) -> Result<(), Ended> {
-        self.bulk.send(frame.text().into()).await.map_err(|_| Ended)
+        self.bulk_text(frame.text().into()).await
+    }
+
+    /// Sends an event that is a text already.
+    pub(super) async fn bulk_text(&self, text: Utf8Bytes) -> Result<(), Ended> {
+        self.bulk.send(text).await.map_err(|_| Ended)
     }
 
     /// Sends what may get lost, if there is room.

@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use toolgate_core::event::{Event, Recorded};
 use toolgate_core::id::SessionId;
@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::headers::EventForm;
-use crate::sessions::Head;
+use crate::sessions::{Follow, Live, More};
 use crate::wire::event::EventView;
 
 /// Frames between reader and socket.
@@ -47,9 +47,9 @@ pub(super) async fn open(app: App, caller: Caller, wanted: Wanted) -> Result<Res
         ApiError::new(ErrorCode::TooManyStreams, "this server holds as many streams as it may; try again")
     })?;
     // Watched before anything is read, so that nothing falls between.
-    let head = app.sessions().watch(&caller.tenant, wanted.session).await?;
+    let follow = app.sessions().follow(&caller.tenant, wanted.session).await?;
     let (frames, queue) = mpsc::channel::<Bytes>(QUEUE);
-    let feed = Feed { app, caller, wanted, head, frames };
+    let feed = Feed { app, caller, wanted, follow, frames };
     tokio::spawn(feed.run(place));
     let body = Body::from_stream(unfold(queue, |mut queue| async move {
         let frame = queue.recv().await?;
@@ -83,7 +83,7 @@ struct Feed {
     app: App,
     caller: Caller,
     wanted: Wanted,
-    head: watch::Receiver<Head>,
+    follow: Follow,
     frames: mpsc::Sender<Bytes>,
 }
 
@@ -95,7 +95,7 @@ impl Feed {
             End::Stopping => {
                 if self.wanted.form == EventForm::Sse {
                     let text = format!("event: closing\ndata: {{\"reconnect_ms\":{RECONNECT_MS}}}\n\n");
-                    let _ = self.send(text).await;
+                    let _ = self.send(text.into()).await;
                 }
             }
             End::Failed(error) => tracing::warn!(session = %self.wanted.session, %error, "a stream ended early"),
@@ -103,26 +103,26 @@ impl Feed {
     }
 
     async fn feed(&mut self) -> End {
-        if self.wanted.form == EventForm::Sse && !self.send(format!("retry: {RECONNECT_MS}\n\n")).await {
+        if self.wanted.form == EventForm::Sse && !self.send(format!("retry: {RECONNECT_MS}\n\n").into()).await {
             return End::Reader;
         }
         let mut after = self.wanted.after;
         let mut quiet_since = Instant::now();
         loop {
-            self.head.borrow_and_update();
-            let read = self.app.sessions().events(&self.caller.tenant, self.wanted.session, after, BATCH).await;
+            let (sessions, tenant, session) = (self.app.sessions(), &self.caller.tenant, self.wanted.session);
+            let read = sessions.next_events(&mut self.follow, tenant, session, after, BATCH).await;
             let events = match read {
                 Ok(events) => events,
                 Err(failure) => return End::Failed(failure.into()),
             };
-            for recorded in &events {
-                if !self.send(self.frame(recorded)).await {
+            for live in &events {
+                if !self.send(self.frame(live)).await {
                     return End::Reader;
                 }
-                after = recorded.seq;
+                after = live.recorded.seq;
                 quiet_since = Instant::now();
             }
-            if events.iter().any(|recorded| matches!(recorded.event, Event::SessionClosed(_))) {
+            if events.iter().any(|live| matches!(live.recorded.event, Event::SessionClosed(_))) {
                 // Late refusals may still be recorded, but nothing that anybody waits for.
                 return End::Over;
             }
@@ -146,18 +146,19 @@ impl Feed {
             biased;
             () = self.app.stopping().cancelled() => return Some(End::Stopping),
             () = self.frames.closed() => return Some(End::Reader),
-            changed = self.head.changed() => {
-                if changed.is_err() {
-                    // The owner unloaded the session; watch again, though not in a tight loop.
+            more = self.follow.more(keep_alive.min(look).saturating_duration_since(Instant::now())) => match more {
+                More::Perhaps => return None,
+                More::Gone => {
+                    // The owner unloaded the session; follow it anew, though not in a tight loop.
                     tokio::time::sleep(Duration::from_millis(100)).await;
-                    match self.app.sessions().watch(&self.caller.tenant, self.wanted.session).await {
-                        Ok(head) => self.head = head,
+                    match self.app.sessions().follow(&self.caller.tenant, self.wanted.session).await {
+                        Ok(follow) => self.follow = follow,
                         Err(failure) => return Some(End::Failed(failure.into())),
                     }
+                    return None;
                 }
-                return None;
-            }
-            () = tokio::time::sleep_until(keep_alive.min(look)) => {}
+                More::NotYet => {}
+            },
         }
         if let Err(error) = self.app.auth().recheck(&self.caller.credential).await {
             return Some(End::Failed(error.into()));
@@ -168,25 +169,30 @@ impl Feed {
                 EventForm::Sse => ": keep-alive\n\n",
                 EventForm::Lines | EventForm::Page => "\n",
             };
-            if !self.send(alive.to_owned()).await {
+            if !self.send(Bytes::from_static(alive.as_bytes())).await {
                 return Some(End::Reader);
             }
         }
         None
     }
 
-    fn frame(&self, recorded: &Recorded) -> String {
+    fn frame(&self, live: &Live) -> Bytes {
         // The wire's own types serialize, on one line; the fallback cannot be reached.
-        let json = serde_json::to_string(&EventView::of(self.wanted.session, recorded)).unwrap_or_default();
+        let json = |recorded: &Recorded| {
+            serde_json::to_string(&EventView::of(self.wanted.session, recorded)).unwrap_or_default()
+        };
         match self.wanted.form {
-            EventForm::Sse => format!("id: {}\nevent: {}\ndata: {json}\n\n", recorded.seq, recorded.event.kind()),
-            EventForm::Lines | EventForm::Page => format!("{json}\n"),
+            EventForm::Sse => live.sse(|recorded| {
+                let (seq, kind, json) = (recorded.seq, recorded.event.kind(), json(recorded));
+                format!("id: {seq}\nevent: {kind}\ndata: {json}\n\n").into()
+            }),
+            EventForm::Lines | EventForm::Page => live.line(|recorded| format!("{}\n", json(recorded)).into()),
         }
     }
 
     /// Puts a frame into the queue; `false` when the reader is gone, or did not take anything for too long.
-    async fn send(&self, frame: String) -> bool {
+    async fn send(&self, frame: Bytes) -> bool {
         let patience = self.app.limits().slow_reader;
-        self.frames.send_timeout(Bytes::from(frame), patience).await.is_ok()
+        self.frames.send_timeout(frame, patience).await.is_ok()
     }
 }

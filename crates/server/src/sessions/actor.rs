@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use toolgate_core::bundle::Bundle;
 use toolgate_core::event::{CallEnd, Event, Recorded};
 use toolgate_core::id::InputId;
@@ -23,8 +23,9 @@ use toolgate_store::{Append, Blob, HandOver, IdempotencyRow};
 use super::attached::Attached;
 use super::deps::Deps;
 use super::effects::{Done, Effects};
-use super::heads::Head;
+use super::heads::Watched;
 use super::journal::{Batch, Journal, Written};
+use super::live::Live;
 use super::load::Loaded;
 use super::mail::{AttachOrder, Mail, Untaken};
 use super::output;
@@ -72,7 +73,9 @@ pub(super) struct Actor<'a> {
     alias: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
-    head: &'a watch::Sender<Head>,
+    watched: &'a Watched,
+    /// Events that those who follow the session have not been told of, each with its size in the log.
+    untold: Vec<Live>,
     effects: Effects,
     attached: Option<Attached>,
     /// When rows that are held back must be appended by themselves.
@@ -126,9 +129,9 @@ enum Committed {
 }
 
 impl<'a> Actor<'a> {
-    pub(super) fn new(deps: &'a Arc<Deps>, head: &'a watch::Sender<Head>, loaded: Loaded) -> Self {
+    pub(super) fn new(deps: &'a Arc<Deps>, watched: &'a Watched, loaded: Loaded) -> Self {
         let key = (loaded.tenant.clone(), loaded.state.id);
-        head.send_replace(Head::of(&loaded.state));
+        watched.publish(&loaded.state, Vec::new());
         Self {
             deps,
             journal: Journal {
@@ -144,7 +147,8 @@ impl<'a> Actor<'a> {
             alias: loaded.alias,
             created_at: loaded.created_at,
             updated_at: loaded.updated_at,
-            head,
+            watched,
+            untold: Vec::new(),
             effects: Effects::new(Arc::clone(deps), key.0, key.1),
             attached: None,
             held_until: None,
@@ -364,9 +368,10 @@ impl<'a> Actor<'a> {
     ) -> Result<Vec<Recorded>, (Failure, Exit)> {
         let batch = draft.batch(&self.state, &self.bundle, blobs, idempotency, consumed);
         let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
+        let sizes = sizes(&append, draft.events.len());
         self.append(append).await?;
-        let recorded = self.take(draft);
-        self.head.send_replace(Head::of(&self.state));
+        let recorded = self.take(draft, &sizes);
+        self.publish();
         Ok(recorded)
     }
 
@@ -386,8 +391,9 @@ impl<'a> Actor<'a> {
     fn hold(&mut self, draft: Draft, blobs: Vec<Blob>) -> Result<(), (Failure, Exit)> {
         let batch = draft.batch(&self.state, &self.bundle, blobs, None, None);
         let append = self.journal.compose(batch, None).map_err(|failure| (failure, Exit::Failed))?;
+        let sizes = sizes(&append, draft.events.len());
         self.journal.hold(append);
-        self.take(draft);
+        self.take(draft, &sizes);
         self.held_until = Some(tokio::time::Instant::now() + HELD_AT_MOST);
         Ok(())
     }
@@ -401,8 +407,13 @@ impl<'a> Actor<'a> {
     async fn flush(&mut self) -> Result<(), (Failure, Exit)> {
         let Some(held) = self.journal.release() else { return Ok(()) };
         self.append(held).await?;
-        self.head.send_replace(Head::of(&self.state));
+        self.publish();
         Ok(())
+    }
+
+    /// Tells those who watch the session of what is durable now.
+    fn publish(&mut self) {
+        self.watched.publish(&self.state, std::mem::take(&mut self.untold));
     }
 
     /// Whatever is not durable after this has made the codec go on to rows that were never written: load again before
@@ -418,13 +429,17 @@ impl<'a> Actor<'a> {
         }
     }
 
-    fn take(&mut self, draft: Draft) -> Vec<Recorded> {
+    fn take(&mut self, draft: Draft, sizes: &[usize]) -> Vec<Recorded> {
         let Draft { events, mut input_id, at, first_seq, after } = draft;
         let epoch = after.epoch;
         self.state = after;
         self.updated_at = at;
         let record = |(seq, event)| Recorded { seq, epoch, at, input_id: input_id.take(), event };
-        (first_seq..).zip(events).map(record).collect()
+        let recorded: Vec<Recorded> = (first_seq..).zip(events).map(record).collect();
+        if self.watched.is_followed() {
+            self.untold.extend(recorded.iter().zip(sizes).map(|(recorded, size)| Live::new(recorded.clone(), *size)));
+        }
+        recorded
     }
 
     fn answer(&self, wanted: &Idempotency, draft: &Draft) -> IdempotencyRow {
@@ -506,6 +521,12 @@ impl<'a> Actor<'a> {
             }
         }
     }
+}
+
+/// What the last rows of an append take in the log.
+fn sizes(append: &Append, rows: usize) -> Vec<usize> {
+    let last = append.rows.len().saturating_sub(rows);
+    append.rows.iter().skip(last).map(|row| row.header.len() + row.payload.len()).collect()
 }
 
 /// The answer to store beside an effect.

@@ -15,7 +15,7 @@ use toolgate_store::{HandOver, SessionKey};
 use super::actor::{Actor, Exit};
 use super::deps::Deps;
 use super::handed::Handed;
-use super::heads::Head;
+use super::heads::{Follow, Head, Watched};
 use super::journal::Journal;
 use super::load::Loaded;
 use super::mail::Mail;
@@ -36,7 +36,7 @@ const SEND_TRIES: u32 = 16;
 pub(super) struct Registry {
     deps: Arc<Deps>,
     actors: Mutex<HashMap<SessionKey, Entry>>,
-    heads: Mutex<HashMap<SessionKey, watch::Sender<Head>>>,
+    heads: Mutex<HashMap<SessionKey, Watched>>,
     /// Watched here, owned elsewhere.
     elsewhere: Mutex<HashSet<SessionKey>>,
     handed: Handed,
@@ -129,7 +129,7 @@ impl Registry {
             if actors.contains_key(key) {
                 return false;
             }
-            let is_watched = heads.get(key).is_some_and(|sender| sender.receiver_count() > 0);
+            let is_watched = heads.get(key).is_some_and(|watched| watched.head.receiver_count() > 0);
             if !is_watched {
                 heads.remove(key);
             }
@@ -140,8 +140,8 @@ impl Registry {
 
     /// The log of a session that is not in memory ends here.
     pub(super) fn raise(&self, key: &SessionKey, head: u64) {
-        if let Some(sender) = self.heads().get(key) {
-            sender.send_if_modified(|known| {
+        if let Some(watched) = self.heads().get(key) {
+            watched.head.send_if_modified(|known| {
                 let more = known.seq < head;
                 known.seq = head.max(known.seq);
                 more
@@ -156,17 +156,20 @@ impl Registry {
 
     /// Follows the head of a session, whether it is in memory or not.
     pub(super) fn watch(&self, key: &SessionKey, head: u64) -> watch::Receiver<Head> {
-        let mut heads = self.heads();
-        let sender = heads.entry(key.clone()).or_insert_with(|| watch::Sender::new(Head::seen(head)));
-        sender.subscribe()
+        self.heads().entry(key.clone()).or_insert_with(|| Watched::at(head)).head.subscribe()
     }
 
-    /// Follows the head of a session that has been in memory for long enough to have one; the log need not be asked.
-    pub(super) fn watch_here(&self, key: &SessionKey) -> Option<watch::Receiver<Head>> {
+    /// Follows the events of a session, whether it is in memory or not.
+    pub(super) fn follow(&self, key: &SessionKey, head: u64) -> Follow {
+        self.heads().entry(key.clone()).or_insert_with(|| Watched::at(head)).follow()
+    }
+
+    /// The head of a session that has been in memory for long enough to have one; the log need not be asked.
+    pub(super) fn head_here(&self, key: &SessionKey) -> Option<u64> {
         if !self.holds(key) {
             return None;
         }
-        self.heads().get(key).map(watch::Sender::subscribe)
+        self.heads().get(key).map(|watched| watched.head.borrow().seq)
     }
 
     /// Waits until every session has left memory.
@@ -291,20 +294,20 @@ impl Registry {
         }
     }
 
-    fn head(&self, key: &SessionKey, head: u64) -> watch::Sender<Head> {
-        self.heads().entry(key.clone()).or_insert_with(|| watch::Sender::new(Head::seen(head))).clone()
+    fn head(&self, key: &SessionKey, head: u64) -> Watched {
+        self.heads().entry(key.clone()).or_insert_with(|| Watched::at(head)).clone()
     }
 
     /// Nothing is known of the session any more: whoever waits until it settles looks for itself.
     fn rests(&self, key: &SessionKey) {
-        if let Some(sender) = self.heads().get(key) {
-            sender.send_if_modified(|head| std::mem::take(&mut head.runs));
+        if let Some(watched) = self.heads().get(key) {
+            watched.rests();
         }
     }
 
     fn forget_head(&self, key: &SessionKey) {
         let mut heads = self.heads();
-        if heads.get(key).is_some_and(|sender| sender.receiver_count() == 0) {
+        if heads.get(key).is_some_and(|watched| watched.head.receiver_count() == 0) {
             heads.remove(key);
         }
     }
@@ -317,7 +320,7 @@ impl Registry {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heads(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, watch::Sender<Head>>> {
+    fn heads(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Watched>> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -123,6 +123,48 @@ async fn a_long_poll_answers_when_something_happens() {
     assert_eq!((&empty["items"], &empty["last_seq"]), (&json!([]), &json!(last)));
 }
 
+/// Those who have what came before get the rest from memory, each text made once for all; late ones read the log.
+#[tokio::test]
+async fn all_followers_get_what_the_log_has_whenever_they_came() {
+    let (world, caller) = World::start().await;
+    let session = caller.settled("client").await;
+    let (sid, head) = (id(&session), session["head_seq"].as_u64().unwrap());
+    let path = format!("/v1/sessions/{sid}/events");
+    let sse = [("accept", "text/event-stream")];
+    let lines = [("accept", "application/x-ndjson")];
+    let mut followers = Vec::new();
+    for from in 0..=head {
+        let from_there = format!("{path}?after_seq={from}");
+        let mut stream = Stream::open(&world, &caller, &from_there, &sse).await;
+        if from < head {
+            stream.until("the replay", |text| ids(text).last() == Some(&head)).await;
+        }
+        followers.push((from, stream));
+    }
+    let mut plain = Vec::new();
+    for _ in 0..3 {
+        let mut stream = Stream::open(&world, &caller, &path, &lines).await;
+        stream.until("the replay", |text| text.lines().count() as u64 == head).await;
+        plain.push(stream);
+    }
+    caller.post(&format!("/v1/sessions/{sid}/cancel"), &json!({})).await.expect(200);
+    followers.push((0, Stream::open(&world, &caller, &path, &sse).await));
+    caller.post(&format!("/v1/sessions/{sid}/messages"), &json!({"text": "again"})).await.expect(202);
+    followers.push((head, Stream::open(&world, &caller, &format!("{path}?after_seq={head}"), &sse).await));
+    caller.post(&format!("/v1/sessions/{sid}/close"), &json!({})).await.expect(200);
+
+    let page = caller.get(&format!("{path}?limit=200")).await.expect(200).json();
+    let last = page["head_seq"].as_u64().unwrap();
+    assert!(last > head + 3, "{page}");
+    for (from, stream) in followers {
+        assert_eq!(ids(&stream.end().await), (from + 1..=last).collect::<Vec<_>>(), "from {from}");
+    }
+    for stream in plain {
+        let events: Vec<Value> = stream.end().await.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(events, *page["items"].as_array().unwrap());
+    }
+}
+
 #[tokio::test]
 async fn a_stream_replays_goes_on_and_ends_with_the_session() {
     let (world, caller) = World::start().await;
