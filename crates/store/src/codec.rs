@@ -21,6 +21,7 @@ use crate::name::KeyId;
 use crate::row::{Marks, Row};
 
 mod approval;
+mod fields;
 mod hidden;
 mod payload;
 
@@ -167,31 +168,25 @@ impl Codec {
     ) -> Result<Row, CodecError> {
         let seq = next.seq;
         let corrupt = |detail: &str| CodecError::Corrupt { seq, detail: detail.to_owned() };
-        let Ok(Value::Object(mut fields)) = serde_json::to_value(event) else {
-            return Err(corrupt("the event has no JSON form"));
-        };
-        fields.remove("kind");
+        let text = serde_json::to_string(event).map_err(|error| corrupt(&format!("event: {error}")))?;
+        let fields::Parts { shown, private, of_calls } =
+            fields::parts(&text).map_err(|error| corrupt(&format!("event: {error}")))?;
         let mut parts = Vec::new();
         let mut args_commitment = None;
-        let sealed = fields.remove("sealed");
-        let private = Private::take(&mut fields);
         if !private.is_empty() {
             let id = KeyId::session();
             let key = self.keys.get(&id).ok_or(CodecError::Erased { seq })?;
-            let args_hash = private.content.as_ref().and_then(|content| content.get("args_hash"));
-            if let Some(hash) = args_hash.and_then(Value::as_str) {
+            if let Some(hash) = private.args_hash() {
                 args_commitment = Some(hex::encode(key.commitment(&[b"toolgate.args.v1", hash.as_bytes()])));
             }
             let private = serde_json::to_vec(&private).map_err(|error| corrupt(&format!("content: {error}")))?;
             parts.push(self.sealed_part(seq, event.kind(), id, &private)?);
         }
-        if let Some(Value::Object(sealed)) = sealed {
-            for (call, value) in sealed {
-                let call = CallId::parse(&call).map_err(|_| corrupt("a seal names no call"))?;
-                let id = KeyId::call(&call);
-                self.call_key(seq, &id, new_keys)?;
-                parts.push(self.sealed_part(seq, event.kind(), id, value.to_string().as_bytes())?);
-            }
+        for (call, value) in of_calls {
+            let call = CallId::parse(call).map_err(|_| corrupt("a seal names no call"))?;
+            let id = KeyId::call(&call);
+            self.call_key(seq, &id, new_keys)?;
+            parts.push(self.sealed_part(seq, event.kind(), id, value.get().as_bytes())?);
         }
         let payload = payload::write(&parts);
         let names = parts.iter().map(|part| part.key.as_str().to_owned()).collect();
@@ -207,7 +202,7 @@ impl Codec {
             marks,
             payload: (!payload.is_empty()).then(|| PayloadMeta::of(&payload, names)),
             args_commitment,
-            event: fields,
+            event: shown,
         };
         header.into_row(&self.tenant, self.session, next, at, payload).map_err(CodecError::Row)
     }

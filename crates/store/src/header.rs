@@ -13,9 +13,22 @@ use crate::row::{Marks, Row};
 /// The version of the stored form that this release writes.
 pub const FORMAT: u32 = 1;
 
+/// The fields of an event that a header shows.
+pub trait Shown: Serialize {
+    /// Whether there are none.
+    fn is_none(&self) -> bool;
+}
+
+impl Shown for Map<String, Value> {
+    fn is_none(&self) -> bool {
+        self.is_empty()
+    }
+}
+
 /// The header as stored: compact JSON, hashed as the exact bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+#[serde(bound(serialize = "E: Shown", deserialize = "E: Deserialize<'de> + Default"))]
+pub struct Header<E = Map<String, Value>> {
     /// Version of the stored form.
     pub v: u32,
     /// The kind of the event.
@@ -42,8 +55,8 @@ pub struct Header {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_commitment: Option<String>,
     /// The event's own fields that are safe to show.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub event: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Shown::is_none")]
+    pub event: E,
 }
 
 /// What the header says about the payload.
@@ -88,7 +101,9 @@ impl Header {
     pub fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }
+}
 
+impl<E: Shown> Header<E> {
     /// Makes the row at a position. `payload` must be what [`Header::payload`] describes; empty when that is none.
     ///
     /// # Errors

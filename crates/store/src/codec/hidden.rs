@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The fields that hold a plain digest of arguments, wherever they stand.
-const FIELDS: [&str; 2] = ["args_hash", "digest"];
+pub(super) const FIELDS: [&str; 2] = ["args_hash", "digest"];
 
-/// What is sealed under the session's key for one event.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// What is sealed under the session's key for one event, as [`super::fields::Sealing`] writes it.
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Private {
     /// The event's content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub(super) content: Option<Value>,
     /// Values taken out of the header.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub(super) hidden: Vec<Hidden>,
 }
 
@@ -26,20 +26,13 @@ pub(super) struct Hidden {
     value: Value,
 }
 
+impl Hidden {
+    pub(super) const fn new(path: Vec<String>, value: Value) -> Self {
+        Self { path, value }
+    }
+}
+
 impl Private {
-    /// Takes content and hidden values out of an event's fields.
-    pub(super) fn take(fields: &mut Map<String, Value>) -> Self {
-        let content = fields.remove("content");
-        let mut hidden = Vec::new();
-        take(fields, &mut Vec::new(), &mut hidden);
-        Self { content, hidden }
-    }
-
-    /// Whether there is nothing to seal.
-    pub(super) fn is_empty(&self) -> bool {
-        self.content.is_none() && self.hidden.is_empty()
-    }
-
     /// Puts everything back. A place that is no longer there is left out.
     pub(super) fn restore(self, fields: &mut Map<String, Value>) {
         for Hidden { path, value } in self.hidden {
@@ -58,7 +51,8 @@ impl Private {
     }
 }
 
-fn take(fields: &mut Map<String, Value>, path: &mut Vec<String>, hidden: &mut Vec<Hidden>) {
+/// Takes them out of an object that stands at a place.
+pub(super) fn take(fields: &mut Map<String, Value>, path: &mut Vec<String>, hidden: &mut Vec<Hidden>) {
     for name in FIELDS {
         if let Some(value) = fields.remove(name) {
             let path = path.iter().cloned().chain([name.to_owned()]).collect();
