@@ -93,7 +93,13 @@ async fn together(kept: &Kept, writes: &[&Write]) -> Vec<Result<Wrote, Refused>>
     let applied = match plain::write(kept, writes).await {
         Ok(applied) => applied,
         Err(Refused::Failed(error)) if error.is_retryable() => return all_again(&error, writes.len()),
-        Err(_) => vec![false; writes.len()],
+        Err(refused) => {
+            // A rule that one of them breaks is that one's matter. Anything else costs everybody a statement of their own.
+            if let Refused::Failed(error @ StoreError::Database(_)) = &refused {
+                tracing::error!(%error, "a batch was refused; its writes are sent one by one");
+            }
+            vec![false; writes.len()]
+        }
     };
     let mut answers = Vec::with_capacity(writes.len());
     for (write, applied) in writes.iter().zip(applied) {

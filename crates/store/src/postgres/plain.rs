@@ -14,7 +14,7 @@ use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
 use crate::sql::Refused;
 use crate::sql::failure::store_error;
 
-const WRITE: &str = "SELECT write_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60) AS applied";
+const WRITE: &str = "SELECT write_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58) AS applied";
 
 /// Whether a write carries nothing that only the functions for single ones write.
 pub(super) fn is_plain(write: &Write) -> bool {

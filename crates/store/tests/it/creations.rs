@@ -176,3 +176,23 @@ async fn lanes_create_sessions(backend: Backend) {
         assert_eq!(all_rows(store, &log.tenant, log.session).await, log.rows);
     }
 }
+
+/// What is answered is the same when a batch falls apart into single writes, so that only the database can tell.
+#[tokio::test]
+async fn plain_writes_are_one_transaction_of_the_database() {
+    let backend = Backend::postgres().await;
+    let store = &backend.store;
+    let mut old = Log::started(store, "acme").await;
+    let mut new: Vec<Log> = (0..3).map(|_| Log::new("acme")).collect();
+    let key = format!("key-{}", number());
+    let mut writes: Vec<Write> = new.iter_mut().map(|log| create(log.creation())).collect();
+    let mut append = old.plain(b"x");
+    append.idempotency = Some(answer_row(&key));
+    writes.push(Write::Append(Arc::new(append)));
+    assert!(store.write_many(writes).await.iter().all(Result::is_ok));
+    let one_transaction = "DO $$ BEGIN \
+         IF (SELECT count(DISTINCT xmin::text) FROM event WHERE session IN (SELECT session FROM session) \
+             AND (seq = 2 OR session NOT IN (SELECT session FROM event WHERE seq = 2))) <> 1 \
+         THEN RAISE EXCEPTION 'the batch fell apart'; END IF; END $$";
+    backend.operator(one_transaction).await.unwrap();
+}
