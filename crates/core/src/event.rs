@@ -16,6 +16,7 @@ use crate::profile::ControlMode;
 use crate::proposal::{Ballot, Usage};
 use crate::reason::{Ending, RefusalCode, RejectReason};
 use crate::time::Timestamp;
+use crate::window::Cut;
 
 mod admission;
 mod budget;
@@ -295,6 +296,9 @@ pub struct BallotReceived {
     /// What counts against the budgets: what it cost, or what was reserved where that is unknown.
     #[serde(default)]
     pub charged: Amount,
+    /// What of the conversation the model was not shown, since it did not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
     /// The answer, redacted where a tool says so.
     pub content: BallotContent,
     /// The canonical arguments in full, by call id, where something was redacted; gone once the call has ended.

@@ -36,6 +36,7 @@ pub mod shadow;
 pub mod time;
 pub mod tool;
 pub mod transcript;
+pub mod window;
 
 mod apply;
 mod decide;

@@ -76,6 +76,7 @@ fn received(draft: &Draft<'_>, cast: &BallotCast, of: u32) -> Event {
         model: kept.model.clone(),
         cost_microusd,
         charged,
+        cut: draft.cut(cast.seat.ballot),
         content: BallotContent { ballot: kept, redacted },
         sealed,
     }))

@@ -24,6 +24,7 @@ mod render;
 mod schemas;
 mod script;
 mod tampering;
+mod window;
 mod words;
 mod world;
 mod written;

@@ -6,7 +6,7 @@ use toolgate_core::id::ModelName;
 use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, Seat};
 use toolgate_core::proposal::{Ballot, BallotVerdict, ProviderFailure, Usage};
 use toolgate_core::session::Session;
-use toolgate_core::transcript;
+use toolgate_core::{transcript, window};
 use toolgate_proposers::classifier::{ClassifyAsk, ClassifyFailure};
 
 use super::deps::Deps;
@@ -20,8 +20,12 @@ pub(super) fn proposal(
     seat: Seat,
     model: &ModelName,
 ) -> impl Future<Output = Ballot> + Send + 'static {
-    let ask = transcript::ask(state, bundle);
-    let proposer = bundle.model(model).map(|def| deps.models.proposer(def));
+    let mut ask = transcript::ask(state, bundle);
+    let def = bundle.model(model);
+    if let Some(def) = def {
+        window::fit(&mut ask, def);
+    }
+    let proposer = def.map(|def| deps.models.proposer(def));
     let place = toolgate_proposers::Seat {
         step: seat.step,
         ballot: seat.ballot.saturating_sub(1),

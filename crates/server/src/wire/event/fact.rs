@@ -277,8 +277,21 @@ pub struct BallotReceived {
     pub cost_microusd: Option<u64>,
     /// What counts against the budgets: what it cost, or what was set aside where that is unknown.
     pub charged: AmountView,
+    /// What of the conversation the model was not shown, since it did not fit into `max_input_tokens`.
+    pub cut: Option<CutView>,
     /// The answer.
     pub content: BallotContent,
+}
+
+/// What of a conversation was left out, the oldest first.
+#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
+pub struct CutView {
+    /// Results that were shown without their body.
+    pub results: u32,
+    /// Earlier answers of models that were left out, each with the results of its calls.
+    pub answers: u32,
+    /// Bytes left out.
+    pub bytes: u64,
 }
 
 /// A model's answer.

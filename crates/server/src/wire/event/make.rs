@@ -13,7 +13,7 @@ use super::control::control_word;
 use super::fact::{
     AdmissionOpenedView, ApprovalContent, ApprovalDecided, ApprovalOpenedView, BallotContent, BallotReceived, BlobView,
     BudgetSettled, CallAcknowledged, CallContent, CallDecided, CallEnded, ChargeView, ClassificationContent,
-    ClassificationReceived, ClientAttached, ConsensusDecided, DeficitView, DispatchView, EndedContent, Fact,
+    ClassificationReceived, ClientAttached, ConsensusDecided, CutView, DeficitView, DispatchView, EndedContent, Fact,
     FindingView, GrantView, LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView,
     OwnerChanged, PolicyView, ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded,
     RunStarted, SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
@@ -156,6 +156,7 @@ fn ballot(e: &event::BallotReceived) -> BallotReceived {
         model: e.model.clone(),
         cost_microusd: e.cost_microusd,
         charged: (&e.charged).into(),
+        cut: e.cut.map(|cut| CutView { results: cut.results, answers: cut.answers, bytes: cut.bytes }),
         content: BallotContent {
             redacted: e.content.redacted.iter().map(ToString::to_string).collect(),
             ..ballot_content(&e.content.ballot)
