@@ -159,16 +159,16 @@ impl<'a> Actor<'a> {
     }
 
     /// Settles what was under way when the last owner stopped, then runs.
-    pub(super) async fn recover_and_run(mut self, mail: &mut mpsc::Receiver<Mail>) -> Exit {
-        match self.internal(Input::Recovered, Vec::new()).await {
+    pub(super) async fn recover_and_run(&mut self, mail: &mut mpsc::Receiver<Box<Mail>>) -> Exit {
+        match Box::pin(self.internal(Input::Recovered, Vec::new())).await {
             Ok(()) => self.run(mail).await,
             Err(exit) => exit,
         }
     }
 
-    /// Runs until there is nothing left to do.
-    pub(super) async fn run(mut self, mail: &mut mpsc::Receiver<Mail>) -> Exit {
-        if let Err(exit) = self.reconcile().await {
+    /// Runs until there is nothing left to do. What takes a step is boxed, so that a session that waits is small.
+    pub(super) async fn run(&mut self, mail: &mut mpsc::Receiver<Box<Mail>>) -> Exit {
+        if let Err(exit) = Box::pin(self.reconcile()).await {
             return exit;
         }
         loop {
@@ -178,31 +178,32 @@ impl<'a> Actor<'a> {
             let leaving = stopping || self.deps.nodes.draining().is_cancelled();
             if leaving && !self.effects.running_tool() {
                 let epoch = self.journal.next.epoch;
-                return self.settled().await.map_or_else(|exit| exit, |()| Exit::Stopped { epoch });
+                return Box::pin(self.settled()).await.map_or_else(|exit| exit, |()| Exit::Stopped { epoch });
             }
-            if let Some(request) = self.due_hand_over().await {
+            if self.wanted.is_some()
+                && let Some(request) = Box::pin(self.due_hand_over()).await
+            {
                 let epoch = self.journal.next.epoch;
-                return self
-                    .settled()
+                return Box::pin(self.settled())
                     .await
                     .map_or_else(|exit| exit, |()| Exit::HandedOver { epoch, request: Box::new(request) });
             }
             let held_until = self.held_until;
             let step = tokio::select! {
                 received = mail.recv() => match received {
-                    Some(received) => self.receive(received).await,
-                    None => return self.settled().await.map_or_else(|exit| exit, |()| Exit::Unloaded),
+                    Some(received) => Box::pin(self.receive(*received)).await,
+                    None => return Box::pin(self.settled()).await.map_or_else(|exit| exit, |()| Exit::Unloaded),
                 },
-                Some(done) = self.effects.next() => self.finished(done).await,
+                Some(done) = self.effects.next() => Box::pin(self.finished(done)).await,
                 () = gone(self.attached.as_mut()) => {
                     self.attached = None;
                     Ok(())
                 }
                 () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {
-                    self.internal(Input::Tick, Vec::new()).await
+                    Box::pin(self.internal(Input::Tick, Vec::new())).await
                 }
                 () = tokio::time::sleep_until(held_until.unwrap_or_else(tokio::time::Instant::now)), if held_until.is_some() => {
-                    self.settled().await
+                    Box::pin(self.settled()).await
                 }
                 () = tokio::time::sleep(self.deps.settings.idle_after), if idle => return Exit::Unloaded,
                 () = self.deps.stopping.cancelled(), if !stopping => Ok(()),
@@ -214,7 +215,7 @@ impl<'a> Actor<'a> {
             }
             if !self.deps.stopping.is_cancelled()
                 && !self.deps.nodes.draining().is_cancelled()
-                && let Err(exit) = self.reconcile().await
+                && let Err(exit) = Box::pin(self.reconcile()).await
             {
                 return exit;
             }

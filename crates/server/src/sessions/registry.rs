@@ -48,7 +48,7 @@ pub(super) struct Registry {
 /// A session in memory.
 #[derive(Debug, Clone)]
 struct Entry {
-    mail: mpsc::Sender<Mail>,
+    mail: mpsc::Sender<Box<Mail>>,
     /// Cancelled once it has left memory.
     left: CancellationToken,
 }
@@ -69,7 +69,9 @@ impl Registry {
     }
 
     /// Sends mail to a session, loading it if need be.
-    pub(super) async fn send(self: &Arc<Self>, key: &SessionKey, mut mail: Mail) -> Result<(), Failure> {
+    pub(super) async fn send(self: &Arc<Self>, key: &SessionKey, mail: Mail) -> Result<(), Failure> {
+        // Boxed, since the mailbox of every session has room for some from the start.
+        let mut mail = Box::new(mail);
         for _ in 0..SEND_TRIES {
             if self.deps.stopping.is_cancelled() {
                 return Err(Failure::Busy);
@@ -88,7 +90,7 @@ impl Registry {
     /// Takes a session that was created just now into memory, without reading its log back.
     pub(super) fn adopt(self: &Arc<Self>, key: &SessionKey, created: Loaded) {
         if !self.deps.stopping.is_cancelled() {
-            self.entry(key, Some(created));
+            self.entry(key, Some(Box::new(created)));
         }
     }
 
@@ -178,7 +180,7 @@ impl Registry {
         self.tracker.wait().await;
     }
 
-    fn entry(self: &Arc<Self>, key: &SessionKey, created: Option<Loaded>) -> Entry {
+    fn entry(self: &Arc<Self>, key: &SessionKey, created: Option<Box<Loaded>>) -> Entry {
         let mut actors = self.actors();
         if let Some(entry) = actors.get(key) {
             return entry.clone();
@@ -202,8 +204,8 @@ impl Registry {
     async fn supervise(
         self: &Arc<Self>,
         key: &SessionKey,
-        mut mail: mpsc::Receiver<Mail>,
-        mut created: Option<Loaded>,
+        mut mail: mpsc::Receiver<Box<Mail>>,
+        mut created: Option<Box<Loaded>>,
     ) {
         let mut panics = 0;
         let mut wait = RESTART_FIRST;
@@ -222,7 +224,7 @@ impl Registry {
                     return close(mail);
                 }
                 Ok(Ok(Exit::HandedOver { epoch, request })) => {
-                    self.hand_over(key, epoch, *request).await;
+                    Box::pin(self.hand_over(key, epoch, *request)).await;
                     return close(mail);
                 }
                 Ok(Ok(Exit::Failed)) => {}
@@ -253,20 +255,21 @@ impl Registry {
     async fn live(
         &self,
         key: &SessionKey,
-        mail: &mut mpsc::Receiver<Mail>,
-        created: Option<Loaded>,
+        mail: &mut mpsc::Receiver<Box<Mail>>,
+        created: Option<Box<Loaded>>,
     ) -> Result<Exit, Failure> {
         let fresh = created.is_some();
         let loaded = match created {
             Some(created) => created,
             None => {
                 let _permit = self.loads.acquire().await.map_err(|_| Failure::Busy)?;
-                Journal::take(&self.deps, &key.tenant, key.session).await?
+                Box::new(Box::pin(Journal::take(&self.deps, &key.tenant, key.session)).await?)
             }
         };
         self.setbacks.loaded(key);
         let head = self.head(key, loaded.state.head);
-        let actor = Actor::new(&self.deps, &head, loaded);
+        // On the heap, so that the futures that work on it hold a pointer.
+        let mut actor = Box::new(Actor::new(&self.deps, &head, *loaded));
         Ok(if fresh { actor.run(mail).await } else { actor.recover_and_run(mail).await })
     }
 
@@ -281,7 +284,7 @@ impl Registry {
     }
 
     /// Answers everybody that the session is set aside, until the server is restarted.
-    async fn quarantine(&self, mut mail: mpsc::Receiver<Mail>) {
+    async fn quarantine(&self, mut mail: mpsc::Receiver<Box<Mail>>) {
         loop {
             tokio::select! {
                 waiting = mail.recv() => match waiting {
@@ -326,7 +329,7 @@ impl Registry {
 }
 
 /// Refuses what is still in the mailbox; its senders try again and find the session loaded anew.
-fn close(mut mail: mpsc::Receiver<Mail>) {
+fn close(mut mail: mpsc::Receiver<Box<Mail>>) {
     mail.close();
     while let Ok(left) = mail.try_recv() {
         left.fail(Failure::Busy);
@@ -334,7 +337,7 @@ fn close(mut mail: mpsc::Receiver<Mail>) {
 }
 
 /// Gives a load failure to everybody who waits for the session.
-fn answer_failure(mut mail: mpsc::Receiver<Mail>, failure: Failure) {
+fn answer_failure(mut mail: mpsc::Receiver<Box<Mail>>, failure: Failure) {
     mail.close();
     while let Ok(left) = mail.try_recv() {
         left.fail(failure.once_more());
