@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::ask::{CallView, Entry};
 use crate::event::{
-    BallotReceived, ConsensusDecided, ConsensusResult, Event, Limits, OutcomeRefused, Recorded, RunEnded, RunStarted,
-    SessionOpened, StepEnded,
+    BallotReceived, Event, Limits, OutcomeRefused, Recorded, RunEnded, RunStarted, SessionOpened, StepEnded,
 };
 use crate::id::{CallId, InputId};
 use crate::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs, ProposedCall};
@@ -18,6 +17,7 @@ mod approval;
 pub(crate) mod budget;
 mod call;
 mod step;
+mod vote;
 
 use approval::{admission_answered, approval_decided, approval_reminded, run_paused};
 pub(crate) use call::outcome_digest;
@@ -60,7 +60,8 @@ pub fn apply(session: &mut Session, event: &Event) {
         }
         Event::RunStarted(e) => run_started(session, e),
         Event::BallotReceived(e) => ballot_received(session, e),
-        Event::ConsensusDecided(e) => consensus_decided(session, e),
+        Event::VoteWidened(e) => vote::widened(session, e),
+        Event::ConsensusDecided(e) => vote::decided(session, e),
         Event::CallDecided(e) => call_decided(session, e),
         Event::CallDispatched(e) => call_dispatched(session, e),
         Event::CallAcknowledged(e) => call_acknowledged(session, e),
@@ -112,9 +113,9 @@ fn run_started(session: &mut Session, e: &RunStarted) {
 fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
     Run {
         no,
+        phase: Phase::Asking(Round::new(1, 1, limits.ballots)),
         limits,
         deadline_at,
-        phase: Phase::Asking(Round::new(1, 1)),
         steps: 0,
         model_calls: 0,
         tool_calls: 0,
@@ -135,6 +136,7 @@ fn ballot_received(session: &mut Session, e: &BallotReceived) {
     let Some(run) = session.run.as_mut() else { return };
     run.model_calls += 1;
     if let Phase::Asking(round) = &mut run.phase {
+        round.arrived.push(e.seat.ballot);
         round.ballots.insert(e.seat.ballot, unsealed(session.id, e));
         if round.ballots.len() >= usize::try_from(e.of).unwrap_or(usize::MAX) {
             session.rounds += 1;
@@ -155,19 +157,6 @@ pub(crate) fn unsealed(session: crate::id::SessionId, e: &BallotReceived) -> Bal
     ballot
 }
 
-fn consensus_decided(session: &mut Session, e: &ConsensusDecided) {
-    let Some(round) = asking(session) else { return };
-    match e.result {
-        ConsensusResult::Agreed { ballot } | ConsensusResult::Escalated { ballot } => {
-            round.ballots.retain(|number, _| *number == ballot);
-            let group = e.tally.groups.iter().find(|group| group.contains(&ballot));
-            round.agreed = group.map_or(1, |group| u32::try_from(group.len()).unwrap_or(u32::MAX));
-        }
-        ConsensusResult::Retry => *round = Round::new(round.step, round.round + 1),
-        ConsensusResult::Rejected => round.ballots.clear(),
-    }
-}
-
 fn step_ended(session: &mut Session, e: &StepEnded) {
     if let Some(ballot) = asking(session).and_then(|round| only_ballot(&round.ballots).cloned()) {
         session.transcript.push(Arc::new(Entry::Model {
@@ -182,7 +171,7 @@ fn step_ended(session: &mut Session, e: &StepEnded) {
     run.steps += 1;
     run.rejections += 1;
     run.parse_failures = if e.reason == RejectReason::Malformed { run.parse_failures + 1 } else { 0 };
-    run.phase = Phase::Asking(Round::new(e.step + 1, 1));
+    run.phase = Phase::Asking(Round::new(e.step + 1, 1, run.limits.ballots));
 }
 
 fn run_ended(session: &mut Session, e: &RunEnded) {
@@ -218,14 +207,8 @@ fn recovered(session: &mut Session) {
     if !budget::is_asked(round) {
         return;
     }
-    let answered = u32::try_from(round.ballots.len()).unwrap_or(u32::MAX);
-    run.model_calls += run.limits.ballots.saturating_sub(answered);
-    let (without_reservation, missing) =
-        (round.reserved.is_empty(), u64::from(run.limits.ballots.saturating_sub(answered)));
-    budget::ballots_lost(session);
-    if without_reservation {
-        session.spent.model_calls += missing;
-    }
+    let missing = round.missing_count();
+    budget::ballots_missed(session, missing);
     if let Some(round) = asking(session) {
         round.attempt += 1;
     }

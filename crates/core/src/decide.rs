@@ -5,8 +5,8 @@ use crate::apply::apply;
 use crate::apply::budget::is_asked;
 use crate::bundle::Bundle;
 use crate::event::{
-    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, FindingRecord, OutcomeRefused, RunContent,
-    RunEnded,
+    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, FindingRecord, OutcomeRefused, RULES_VERSION,
+    RunContent, RunEnded,
 };
 use crate::id::CallId;
 use crate::input::{Input, OutcomeReport, Stamped};
@@ -31,6 +31,7 @@ mod redact;
 mod stop;
 mod termination;
 mod tick;
+mod vote;
 
 pub use approval::{approval_digest, revocable};
 
@@ -75,12 +76,17 @@ pub fn decide(session: &Session, bundle: &Bundle, stamped: &Stamped) -> Decided 
 /// [`decide`], and the state with the events applied: for an owner, which would else copy and apply once more.
 #[must_use]
 pub fn decide_and_apply(session: &Session, bundle: &Bundle, stamped: &Stamped) -> (Decided, Session) {
+    decide_by(RULES_VERSION, session, bundle, stamped)
+}
+
+/// As [`decide_and_apply`], where a session that is yet to be opened follows these rules. One that is open keeps its own.
+pub(crate) fn decide_by(rules: u32, session: &Session, bundle: &Bundle, stamped: &Stamped) -> (Decided, Session) {
     if let Some((_, seq)) =
         stamped.id.as_ref().and_then(|id| session.recent_inputs.iter().find(|(known, _)| known == id))
     {
         return (Decided { events: Vec::new(), reply: Reply::Already { seq: *seq } }, session.clone());
     }
-    let mut draft = Draft { session: session.clone(), bundle, at: stamped.at, events: Vec::new() };
+    let mut draft = Draft { session: session.clone(), bundle, at: stamped.at, events: Vec::new(), new_rules: rules };
     let reply = match (&stamped.input, session.closed, session.opened.is_some()) {
         (Input::Open(open), _, _) => open::open(&mut draft, open),
         (_, _, false) => Err(Refusal::new(RefusalCode::NotOpen, "the session is not open")),
@@ -112,12 +118,19 @@ struct Draft<'a> {
     bundle: &'a Bundle,
     at: Timestamp,
     events: Vec<Event>,
+    /// The rules of a session that is yet to be opened.
+    new_rules: u32,
 }
 
 impl<'a> Draft<'a> {
     fn push(&mut self, event: Event) {
         apply(&mut self.session, &event);
         self.events.push(event);
+    }
+
+    /// The rules that the session follows: those that it was opened with, for all its runs.
+    fn rules(&self) -> u32 {
+        self.session.opened.as_ref().map_or(self.new_rules, |opened| opened.rules_version)
     }
 
     /// The session's profile in the pinned bundle.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::consensus::Tally;
 use crate::id::{
     ActorId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, Tag, TenantId,
 };
@@ -23,6 +22,7 @@ mod budget;
 mod call;
 mod kind;
 mod policy;
+mod vote;
 
 pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpened, AdmissionVerb};
 pub use budget::{
@@ -36,9 +36,13 @@ pub use call::{
     CallDecided, CallDispatched, CallEnd, CallEnded, Dispatch, EndCause, EndedContent, GrantGiven,
 };
 pub use kind::Marks;
+pub use vote::{ConsensusDecided, ConsensusResult, VoteWidened, WidenedBy};
 
 /// Version of the deciding behaviour. A change that would decide an old log differently gets a new number.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 3;
+
+/// The first version whose votes may be decided early, compared in part and widened.
+pub(crate) const EARLY_VOTES: u32 = 3;
 
 /// The schema engine that decided, recorded per run (ruling 11).
 pub const SCHEMA_ENGINE: &str = "jsonschema 0.61";
@@ -76,6 +80,8 @@ pub enum Event {
     RunStarted(RunStarted),
     /// Input: a model answered.
     BallotReceived(Box<BallotReceived>),
+    /// Decision: a tool asks for a larger vote than the round's; more ballots are asked for.
+    VoteWidened(VoteWidened),
     /// Decision: how the ballots of a round added up.
     ConsensusDecided(ConsensusDecided),
     /// Decision: a call was allowed, rejected or escalated.
@@ -264,7 +270,7 @@ pub struct Limits {
     pub max_parse_failures: u32,
     /// Proposals of one canonical call.
     pub repeat_limit: u32,
-    /// Ballots per round.
+    /// Ballots with which a round begins.
     pub ballots: u32,
     /// Tokens.
     #[serde(default)]
@@ -279,7 +285,7 @@ pub struct Limits {
 pub struct BallotReceived {
     /// The question it answers.
     pub seat: Seat,
-    /// Ballots of the round.
+    /// Ballots of the round so far; a larger vote may follow.
     pub of: u32,
     /// `calls`, `done`, `malformed` or `failed`.
     pub verdict: String,
@@ -313,43 +319,6 @@ pub struct BallotContent {
     pub ballot: Ballot,
     /// Calls of which something was redacted; their full form was in `sealed`.
     pub redacted: BTreeSet<CallId>,
-}
-
-/// See [`Event::ConsensusDecided`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConsensusDecided {
-    /// The run.
-    pub run: u32,
-    /// The step.
-    pub step: u32,
-    /// The round.
-    pub round: u32,
-    /// Ballots needed.
-    pub k: u32,
-    /// How the ballots group, largest group first.
-    pub tally: Tally,
-    /// What follows.
-    pub result: ConsensusResult,
-}
-
-/// What follows from a tally.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConsensusResult {
-    /// This ballot's proposal stands for its group.
-    Agreed {
-        /// The ballot.
-        ballot: u32,
-    },
-    /// The strongest group's proposal waits for a human.
-    Escalated {
-        /// The ballot.
-        ballot: u32,
-    },
-    /// Another round.
-    Retry,
-    /// The step is rejected.
-    Rejected,
 }
 
 /// See [`Event::StepEnded`].

@@ -196,12 +196,20 @@ impl LayerAnswer {
 pub struct Consensus {
     /// The round.
     pub round: u32,
+    /// Ballots that were asked for.
+    pub n: u32,
+    /// Who wins.
+    pub rule: crate::consensus::Rule,
     /// Ballots needed.
     pub k: u32,
+    /// The tool that asked for a larger vote than the round began with, and where the profile says so.
+    pub widened: Option<(ToolId, crate::event::WidenedBy)>,
     /// Ballots of equal proposals, largest group first.
     pub groups: Vec<Vec<u32>>,
     /// Ballots without a readable proposal.
     pub unreadable: Vec<u32>,
+    /// Ballots that could change nothing any more.
+    pub cancelled: Vec<u32>,
     /// What followed.
     pub result: crate::event::ConsensusResult,
 }

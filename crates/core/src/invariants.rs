@@ -21,6 +21,7 @@
 //! | I16 | each input is recorded once | here |
 //! | I17 | everything was written by rules and an engine that this program knows | here, and the store's codec for kinds |
 //! | I18 | the head row names the last event | the store's `chain::Checker` |
+//! | I19 | what acts was proposed, and has won its vote by the rule of the bundle over the whole electorate | here |
 //!
 //! What a log cannot tell: whether policies that read the arguments of earlier calls were right (`verify` asks them
 //! again), whether evidence rules of such policies were met at `done` (likewise), the arguments behind a destroyed seal, and
@@ -39,6 +40,7 @@ mod call;
 mod name;
 mod order;
 mod run;
+mod vote;
 
 pub use name::Invariant;
 
@@ -144,8 +146,9 @@ impl<'a> Pass<'a> {
             | Event::CancelRequested(_)
             | Event::CloseRequested(_)
             | Event::Ticked(_)
-            | Event::ApprovalReminded(_)
-            | Event::ConsensusDecided(_) => Ok(()),
+            | Event::ApprovalReminded(_) => Ok(()),
+            Event::VoteWidened(e) => self.widened(e),
+            Event::ConsensusDecided(e) => self.tallied(e),
             Event::ProfileChosen(e) => self.profile_chosen(e),
             Event::MessageReceived(e) => self.message(e),
             Event::RunStarted(e) => self.run_started(e),

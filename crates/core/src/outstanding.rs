@@ -12,6 +12,7 @@ use crate::json::Json;
 use crate::session::{Awaited, AwaitedApproval, Call, CallState, DispatchedCall, Phase, Session};
 use crate::time::Timestamp;
 use crate::tool::Venue;
+use crate::transcript::in_turn;
 
 /// Time that a server tool's own time-out has before Toolgate closes the call without it, in milliseconds.
 pub const SERVER_GRACE_MS: u64 = 5_000;
@@ -103,8 +104,8 @@ pub fn outstanding(session: &Session, bundle: &Bundle) -> Vec<Effect> {
             let purpose = Purpose::Round { run, step, round: round.round, attempt };
             vec![Effect::Reserve { purpose, charges: round.charges.clone() }]
         }
-        Phase::Asking(round) => (1..=run.limits.ballots)
-            .filter(|ballot| !round.ballots.contains_key(ballot))
+        Phase::Asking(round) => round
+            .missing()
             .filter_map(|ballot| {
                 let seat = Seat { run: run.no, step: round.step, round: round.round, ballot, attempt: round.attempt };
                 model_for(session, bundle, ballot).map(|model| Effect::AskModel { seat, model })
@@ -120,11 +121,7 @@ pub(crate) fn model_for(session: &Session, bundle: &Bundle, ballot: u32) -> Opti
     let profile = session.profile.as_ref().and_then(|name| bundle.profile(name))?;
     let own = profile.model.clone();
     let voters = profile.consensus.as_ref().map_or(&[][..], |consensus| consensus.models.as_slice());
-    if voters.is_empty() {
-        return own;
-    }
-    let place = usize::try_from(ballot.saturating_sub(1)).unwrap_or(0) % voters.len();
-    voters.get(place).cloned().or(own)
+    in_turn(voters, ballot).cloned().or(own)
 }
 
 fn call_effect(call: &Call) -> Option<Effect> {

@@ -12,15 +12,16 @@ use toolgate_policy::RuleId;
 
 use crate::id::{ModelName, Tag, ToolId};
 use crate::reason::RejectReason;
-use crate::tool::Risk;
 
 mod approval;
 mod budget;
+mod consensus;
 mod target;
 mod termination;
 
 pub use approval::{ApprovalMode, ApprovalRules, ControlMode};
 pub use budget::{AtLimit, SessionBudget, TenantBudget, TenantLimit};
+pub use consensus::{Consensus, DecideWhen, OnNoConsensus, Votes};
 pub use target::Target;
 pub use termination::{EndWhen, EvidenceCount, OutcomeCount, RefusedCount};
 
@@ -154,7 +155,8 @@ pub struct Harness {
     pub max_tool_calls: u32,
     /// Wall clock in milliseconds, 1 to 2,592,000,000 (30 days).
     pub deadline_ms: u64,
-    /// Model calls, lost ones included, 1 to 10,000; absent means steps times ballots times (1 + retries).
+    /// Model calls, lost ones included, 1 to 10,000; absent means steps times the ballots of the largest vote times
+    /// (1 + retries).
     #[serde(default)]
     pub max_model_calls: Option<u32>,
     /// Calls under way at once, 1 to 16.
@@ -191,54 +193,6 @@ const fn default_parse_failures() -> u32 {
 }
 const fn default_repeats() -> u32 {
     5
-}
-
-/// n ballots, of which k must agree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Consensus {
-    /// Ballots per round, 1 to 9.
-    pub n: u32,
-    /// Equal canonical proposals that win, 1 to n.
-    pub k: u32,
-    /// Models in turn per ballot; empty means the profile's model for all.
-    #[serde(default)]
-    pub models: Vec<ModelName>,
-    /// What happens without agreement.
-    #[serde(default)]
-    pub on_no_consensus: OnNoConsensus,
-    /// Further rounds when `on_no_consensus` is `retry`, 0 to 10; after them the step is rejected.
-    #[serde(default)]
-    pub retries: u32,
-    /// Other votes for calls of tools of a risk.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub by_risk: BTreeMap<Risk, Votes>,
-    /// Other votes for calls of a tool; before those for its risk.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub by_tool: BTreeMap<ToolId, Votes>,
-}
-
-/// Ballots and how many of them must agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Votes {
-    /// Ballots, 1 to 9.
-    pub n: u32,
-    /// Equal canonical proposals that win, 1 to n.
-    pub k: u32,
-}
-
-/// What happens when the ballots do not agree.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnNoConsensus {
-    /// Another round, then rejection.
-    Retry,
-    /// The calls of the strongest group wait for a human.
-    Escalate,
-    /// The step is rejected.
-    #[default]
-    Reject,
 }
 
 /// Feed back, or end the run.

@@ -5,9 +5,10 @@ use crate::ask::{Ask, ToolView};
 use crate::bundle::Bundle;
 use crate::session::Session;
 
-/// Builds what the models of the current round are asked. The same state gives the same question.
+/// Builds what the model of a ballot of the current round is asked. The same state gives the same question; ballots differ
+/// only where the profile's votes have `variety`.
 #[must_use]
-pub fn ask(session: &Session, bundle: &Bundle) -> Ask {
+pub fn ask(session: &Session, bundle: &Bundle, ballot: u32) -> Ask {
     let profile = session.profile.as_ref().and_then(|name| bundle.profile(name));
     let hooks = profile.map(|profile| profile.prompt.clone()).unwrap_or_default();
     let mut instructions: Vec<String> = hooks.before.map(|text| filled(&text, session)).into_iter().collect();
@@ -15,6 +16,8 @@ pub fn ask(session: &Session, bundle: &Bundle) -> Ask {
         instructions.push(evidence_note(session));
     }
     instructions.extend(hooks.after.map(|text| filled(&text, session)));
+    let variety = profile.and_then(|profile| profile.consensus.as_ref()).map_or(&[][..], |c| c.variety.as_slice());
+    instructions.extend(in_turn(variety, ballot).map(|text| filled(text, session)));
     let tools = profile
         .map(|profile| profile.tools.iter().filter_map(|id| bundle.tool(id)).collect::<Vec<_>>())
         .unwrap_or_default()
@@ -34,6 +37,12 @@ pub fn ask(session: &Session, bundle: &Bundle) -> Ask {
         output_schema: own.or_else(|| of_profile.map(|schema| schema.shown().clone())),
         answers_so_far: session.rounds,
     }
+}
+
+/// What a ballot gets of a list that goes round.
+pub(crate) fn in_turn<T>(list: &[T], ballot: u32) -> Option<&T> {
+    let place = usize::try_from(ballot.saturating_sub(1)).unwrap_or(0).checked_rem(list.len())?;
+    list.get(place)
 }
 
 fn evidence_note(session: &Session) -> String {

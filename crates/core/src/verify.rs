@@ -3,7 +3,7 @@
 
 use crate::apply::{fold, unsealed};
 use crate::bundle::Bundle;
-use crate::decide::{Decided, MAX_REFUSALS_RECORDED, decide};
+use crate::decide::{Decided, MAX_REFUSALS_RECORDED, decide_by};
 use crate::event::{
     AdmissionAnswered, AdmissionVerb, ApprovalDecided, ApprovalVerb, EndCause, Event, OutcomeRefused, RULES_VERSION,
     Recorded, SCHEMA_ENGINE,
@@ -192,7 +192,8 @@ impl Verifier<'_> {
             return Err(Divergence::WrongBundle);
         }
         let stamped = Stamped { at: recorded.at, id: recorded.input_id.clone(), input };
-        let Decided { events, .. } = decide(&self.state, self.bundle, &stamped);
+        let rules = if let Event::SessionOpened(e) = &recorded.event { e.rules_version } else { RULES_VERSION };
+        let (Decided { events, .. }, _) = decide_by(rules, &self.state, self.bundle, &stamped);
         let mut events = events.into_iter();
         match events.next() {
             Some(first) if same(&first, &recorded.event) => {}
@@ -262,6 +263,7 @@ fn stripped(mut event: Event) -> Event {
         | Event::ProfileChosen(_)
         | Event::MessageReceived(_)
         | Event::RunStarted(_)
+        | Event::VoteWidened(_)
         | Event::ConsensusDecided(_)
         | Event::CallDispatched(_)
         | Event::CallAcknowledged(_)
@@ -373,6 +375,7 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
         Event::OwnerChanged(_)
         | Event::ProfileChosen(_)
         | Event::RunStarted(_)
+        | Event::VoteWidened(_)
         | Event::ConsensusDecided(_)
         | Event::CallDecided(_)
         | Event::CallDispatched(_)

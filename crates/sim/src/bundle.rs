@@ -28,6 +28,30 @@ fn one_in(rng: &mut Rng, n: u32) -> bool {
     rng.u32(0..n) == 0
 }
 
+/// Votes by any rule, of which some grow when a call that pays is proposed.
+fn votes(rng: &mut Rng) -> Value {
+    let n = rng.u32(1..4);
+    let mut votes = match rng.u8(0..6) {
+        0 => json!({"n": n, "rule": "first"}),
+        1 => json!({"n": n, "rule": "plurality"}),
+        2 => json!({"n": n, "rule": "majority"}),
+        3 => json!({"n": n, "rule": "unanimous", "decide": "all"}),
+        _ => json!({"n": n, "k": rng.u32(1..=n)}),
+    };
+    let Some(fields) = votes.as_object_mut() else { return Value::Null };
+    let otherwise = ["retry", "escalate", "reject"].get(rng.usize(0..3)).copied().unwrap_or_default();
+    fields.insert("on_no_consensus".to_owned(), json!(otherwise));
+    fields.insert("retries".to_owned(), json!(rng.u32(0..3)));
+    if one_in(rng, 2) {
+        let larger = json!({"n": rng.u32(2..5), "rule": "majority"});
+        fields.insert("by_tool".to_owned(), json!({"put": larger, "set": larger}));
+    }
+    if one_in(rng, 3) {
+        fields.insert("compare".to_owned(), json!({"look": ["/n"], "put": ["/n"]}));
+    }
+    votes
+}
+
 fn form(rng: &mut Rng) -> Value {
     let mut tools = serde_json::Map::new();
     for (name, venue, class) in TOOLS {
@@ -60,11 +84,7 @@ fn form(rng: &mut Rng) -> Value {
     let extra = profile.as_object_mut();
     if let Some(extra) = extra {
         if one_in(rng, 4) {
-            let n = rng.u32(2..4);
-            extra.insert(
-                "consensus".to_owned(),
-                json!({"n": n, "k": rng.u32(1..=n), "on_no_consensus": "retry", "retries": 1}),
-            );
+            extra.insert("consensus".to_owned(), votes(rng));
         }
         if one_in(rng, 3) {
             extra.insert("trace_requirements".to_owned(), json!({"work": 1}));

@@ -25,7 +25,7 @@ impl Vote {
         for (name, model) in ["m", "n", "o"].iter().zip(&models) {
             bundle["models"][name] = model.entry();
         }
-        let mut consensus = json!({"n": 3, "k": 2, "models": ["m", "n", "o"]});
+        let mut consensus = json!({"n": 3, "k": 2, "models": ["m", "n", "o"], "decide": "all"});
         consensus.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let profile = json!({"tools": ["look", "act"], "consensus": consensus});
         let (server, caller) = TestServer::with_bundle(&with(bundle, "/profiles/default", profile)).await;
@@ -154,7 +154,7 @@ async fn with_failing(failing: usize) -> (Value, Vec<Value>, FakeTool) {
     for (place, name) in ["m", "n", "o"].iter().enumerate() {
         bundle["models"][name] = if place < failing { wild.entry() } else { good().await.entry() };
     }
-    let consensus = json!({"n": 3, "k": 2, "models": ["m", "n", "o"]});
+    let consensus = json!({"n": 3, "k": 2, "models": ["m", "n", "o"], "decide": "all"});
     let profile = json!({"tools": ["look"], "consensus": consensus});
     let (server, caller) = TestServer::with_bundle(&with(bundle, "/profiles/default", profile)).await;
     let body = json!({"profile": "default", "prompt": "go", "limits": {"max_steps": 2}});
@@ -184,4 +184,52 @@ async fn when_all_models_fail_the_run_says_so() {
     let (session, tallies, tool) = with_failing(3).await;
     assert_eq!(session["run"]["ending"], "provider_failed");
     assert!(tallies.is_empty() && tool.journal().is_empty());
+}
+
+/// Two models agree while the third never answers: nothing waits for it.
+#[tokio::test]
+async fn a_settled_vote_waits_for_nobody() {
+    let good = || async { FakeModel::start(vec![look(r#"{"text":"a"}"#), FakeModel::text("done")]).await };
+    let silent = WildModel::start(vec![Wild::Hang(Vec::new())]).await;
+    let tool = FakeTool::ok().await;
+    let mut bundle = bundle(&silent.entry(), &two_tools(&tool));
+    bundle["models"]["m"] = good().await.entry();
+    bundle["models"]["n"] = silent.entry();
+    bundle["models"]["o"] = good().await.entry();
+    let consensus = json!({"n": 3, "rule": "majority", "models": ["m", "n", "o"]});
+    let profile = json!({"tools": ["look"], "consensus": consensus});
+    let (server, caller) = TestServer::with_bundle(&with(bundle, "/profiles/default", profile)).await;
+    let id = caller.open("default", "go").await;
+    let session = caller.until_ended(&id, 1).await;
+    assert_eq!((&session["run"]["ending"], &session["run"]["model_calls"]), (&json!("done"), &json!(6)));
+    for tally in caller.events_of(&id, "consensus_decided").await {
+        assert_eq!((&tally["n"], &tally["rule"], &tally["k"]), (&json!(3), &json!("majority"), &json!(2)));
+        assert_eq!((&tally["groups"], &tally["cancelled"]), (&json!([[1, 3]]), &json!([2])));
+    }
+    assert_eq!(tool.journal().len(), 1);
+    caller.verified(&id).await;
+    server.stop().await;
+}
+
+/// One model proposes; what acts needs all of three, which are asked before anything is decided.
+#[tokio::test]
+async fn a_risky_tool_is_voted_on_by_more() {
+    let act = |text: &str| FakeModel::calls(&[("act", &json!({"text": text}).to_string())]);
+    let more = json!({"n": 1, "k": 1, "by_tool": {"act": {"n": 3, "rule": "unanimous"}}, "decide": "early"});
+    let answers =
+        [vec![look(r#"{"text":"a"}"#), act("pay"), FakeModel::text("done")], vec![act("pay")], vec![act("pay")]];
+    let vote = Vote::start(answers, more).await;
+    let (id, session) = vote.run().await;
+    assert_eq!((&session["run"]["ending"], &session["run"]["model_calls"]), (&json!("done"), &json!(5)));
+    let widened = vote.caller.events_of(&id, "vote_widened").await;
+    assert_eq!(widened.len(), 1);
+    assert_eq!(
+        (&widened[0]["step"], &widened[0]["tool"], &widened[0]["why"]),
+        (&json!(2), &json!("act"), &json!("tool"))
+    );
+    assert_eq!(widened[0]["to"], json!({"n": 3, "rule": "unanimous", "k": 3}));
+    let tallies = vote.tallies(&id).await;
+    assert_eq!((tallies.len(), &tallies[0]["groups"]), (1, &json!([[1, 2, 3]])));
+    assert_eq!(vote.tool.journal().len(), 2);
+    vote.server.stop().await;
 }

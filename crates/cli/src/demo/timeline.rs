@@ -20,6 +20,7 @@ fn line(event: &Event) -> Option<String> {
             format!("profile    {}{label}", words(field("profile")))
         }
         "ballot_received" => format!("proposal   {}", proposal(event, field("content"))),
+        "vote_widened" => format!("larger     {} asks for {} ballots", words(field("tool")), field("to")["n"]),
         "consensus_decided" => format!("consensus  {} needed {} of the ballots", words(field("result")), field("k")),
         "call_decided" => {
             let venue = field("venue").as_str().map(|venue| format!(" at the {venue}")).unwrap_or_default();

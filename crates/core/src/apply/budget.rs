@@ -69,6 +69,18 @@ pub(super) fn ballot_paid(session: &mut Session, e: &BallotReceived) {
     session.unsettled.extend(settlement);
 }
 
+/// So many ballots were asked for and are given up: they count as model calls, and what was set aside as spent.
+pub(super) fn ballots_missed(session: &mut Session, missing: u32) {
+    let Some(run) = session.run.as_mut() else { return };
+    run.model_calls = run.model_calls.saturating_add(missing);
+    let reserved = matches!(&run.phase, Phase::Asking(round) if !round.reserved.is_empty());
+    ballots_lost(session);
+    // Where no bound counts what a round costs nothing was set aside.
+    if !reserved {
+        session.spent.model_calls += u64::from(missing);
+    }
+}
+
 /// Answers that will never come count as spent: a new owner asks again, or the run is over.
 pub(super) fn ballots_lost(session: &mut Session) {
     let Some((run_no, round)) = run_and_round(session) else { return };

@@ -27,6 +27,7 @@ pub(super) fn open_step(session: &mut Session) {
     let step = Step {
         no: round.step,
         proposed: u32::try_from(calls.len()).unwrap_or(u32::MAX),
+        ballots: round.n,
         agreed: round.agreed,
         calls: Vec::new(),
         any_accepted: false,
@@ -56,7 +57,7 @@ pub(super) fn complete_step(session: &mut Session) {
     run.steps += 1;
     run.rejections = if step.any_accepted { 0 } else { run.rejections + 1 };
     run.parse_failures = if step.any_malformed { run.parse_failures + 1 } else { 0 };
-    run.phase = Phase::Asking(Round::new(step.no + 1, 1));
+    run.phase = Phase::Asking(Round::new(step.no + 1, 1, run.limits.ballots));
     session.transcript.extend(results.into_iter().map(Arc::new));
     session.history.extend(past);
 }

@@ -16,6 +16,7 @@ mod policy;
 mod profile;
 mod tool;
 mod url;
+mod vote;
 
 /// Names a server knows how to run.
 pub const BUILTINS: [&str; 5] = ["echo", "add", "lookup", "word_count", "fail"];

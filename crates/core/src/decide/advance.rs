@@ -169,8 +169,7 @@ impl Draft<'_> {
         let limits = &run.limits;
         let (steps, max_steps, calls, max_calls) =
             (run.steps, limits.max_steps, run.model_calls, limits.max_model_calls);
-        let answered = u32::try_from(round.ballots.len()).unwrap_or(u32::MAX);
-        let missing = limits.ballots.saturating_sub(answered);
+        let missing = round.missing_count();
         if steps >= max_steps {
             self.at_count(Bound::MaxSteps, steps, max_steps, 1);
         } else if calls.saturating_add(missing) > max_calls {

@@ -1,21 +1,18 @@
-//! Answers of models: the vote, the gates before `done`, and what an unreadable answer costs.
+//! Answers of models: the gates before `done`, and what an unreadable answer costs. What is not here: several answers
+//! to one question (`vote`).
 
 use std::collections::BTreeMap;
 
-use super::{Draft, MAX_CALLS_PER_STEP, Reply, redact};
+use super::{Draft, MAX_CALLS_PER_STEP, Reply, redact, vote};
 use crate::apply::budget::is_asked;
-use crate::consensus::tally;
-use crate::event::{
-    BallotContent, BallotReceived, ConsensusDecided, ConsensusResult, Deficit, Event, RunContent, StepEnded,
-    TextContent,
-};
+use crate::consensus::trimmed;
+use crate::event::{BallotContent, BallotReceived, Deficit, EARLY_VOTES, Event, RunContent, StepEnded, TextContent};
 use crate::evidence;
 use crate::id::{CallId, Tag};
 use crate::input::{BallotCast, Seat};
 use crate::json::Json;
 use crate::pipeline::missing_evidence;
-use crate::profile::OnNoConsensus;
-use crate::proposal::{Ballot, BallotVerdict, Proposal};
+use crate::proposal::{BallotVerdict, Proposal};
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
 use crate::schema::{Mismatch, Schema, describe};
 use crate::session::{Phase, Round};
@@ -29,29 +26,21 @@ pub(super) fn ballot(draft: &mut Draft<'_>, cast: &BallotCast) -> Result<Reply, 
     if !is_asked(round) {
         return Err(stale());
     }
-    let known = (1..=run.limits.ballots).contains(&cast.seat.ballot) && !round.ballots.contains_key(&cast.seat.ballot);
-    if cast.seat != expected || !known {
+    let awaited = round.missing().any(|ballot| ballot == cast.seat.ballot);
+    if cast.seat != expected || !awaited {
         return Err(stale());
     }
-    let of = run.limits.ballots;
+    let of = round.n;
     let event = received(draft, cast, of);
     draft.push(event);
     if draft.ended_by_deadline() {
         return Ok(Reply::Accepted);
     }
-    let Some(round) = asking(draft) else { return Ok(Reply::Accepted) };
-    if round.ballots.len() < usize::try_from(of).unwrap_or(usize::MAX) {
-        return Ok(Reply::Accepted);
-    }
-    if of == 1 {
-        act(draft, None);
-    } else {
-        vote(draft, round);
-    }
+    vote::count(draft);
     Ok(Reply::Accepted)
 }
 
-fn asking(draft: &Draft<'_>) -> Option<Round> {
+pub(super) fn asking(draft: &Draft<'_>) -> Option<Round> {
     match draft.session.active_run().map(|run| &run.phase) {
         Some(Phase::Asking(round)) => Some(round.clone()),
         Some(Phase::Acting(_) | Phase::Ended(_)) | None => None,
@@ -96,66 +85,19 @@ fn describe_verdict(verdict: &BallotVerdict) -> (&'static str, Option<String>, u
     }
 }
 
-/// Adds up a full round and does what the profile says.
-fn vote(draft: &mut Draft<'_>, round: Round) {
-    let Some(consensus) = draft.profile().and_then(|profile| profile.consensus.as_ref()) else { return };
-    let failed = round.ballots.values().all(|ballot| matches!(ballot.verdict, BallotVerdict::Failed { .. }));
-    if failed {
-        let detail = round.ballots.values().next().and_then(failure_detail);
-        return draft.end_run(Ending::ProviderFailed, None, detail);
-    }
-    let tally = tally(round.ballots.iter().map(|(number, ballot)| (*number, &ballot.verdict)));
-    let result = match (tally.winner(consensus.k), consensus.on_no_consensus, tally.strongest()) {
-        (Some(ballot), _, _) => ConsensusResult::Agreed { ballot },
-        (None, OnNoConsensus::Retry, _) if round.round <= consensus.retries => ConsensusResult::Retry,
-        (None, OnNoConsensus::Escalate, Some(ballot)) if asks_for_calls(round.ballots.get(&ballot)) => {
-            ConsensusResult::Escalated { ballot }
-        }
-        (None, OnNoConsensus::Retry | OnNoConsensus::Escalate | OnNoConsensus::Reject, _) => ConsensusResult::Rejected,
-    };
-    let largest = tally.groups.first().map_or(0, Vec::len);
-    let Some((run, step)) = draft.step() else { return };
-    let n = round.ballots.len();
-    draft.push(Event::ConsensusDecided(ConsensusDecided {
-        run,
-        step,
-        round: round.round,
-        k: consensus.k,
-        tally,
-        result,
-    }));
-    match result {
-        ConsensusResult::Agreed { .. } => act(draft, None),
-        ConsensusResult::Escalated { .. } => act(draft, Some(RejectReason::NoConsensus)),
-        ConsensusResult::Retry => draft.check_bounds(),
-        ConsensusResult::Rejected => {
-            let text = format!(
-                "{n} answers were asked for and {} had to agree; the most that agreed were {largest}",
-                consensus.k
-            );
-            end_step(draft, RejectReason::NoConsensus, BTreeMap::new(), text);
-        }
-    }
-}
-
-fn asks_for_calls(ballot: Option<&Ballot>) -> bool {
-    matches!(ballot.map(|ballot| &ballot.verdict), Some(BallotVerdict::Proposal(Proposal::Calls(_))))
-}
-
-fn failure_detail(ballot: &Ballot) -> Option<String> {
-    match &ballot.verdict {
-        BallotVerdict::Failed { detail, .. } => Some(detail.clone()),
-        BallotVerdict::Proposal(_) | BallotVerdict::Malformed { .. } => None,
-    }
-}
-
 /// Does what the one ballot left in the round says.
-fn act(draft: &mut Draft<'_>, escalate: Option<RejectReason>) {
-    let Some(ballot) = asking(draft).and_then(|round| round.ballots.into_values().next()) else { return };
+pub(super) fn act(draft: &mut Draft<'_>, escalate: Option<RejectReason>) {
+    let Some(round) = asking(draft) else { return };
+    // Answers that differ by the white space around them are one vote, so that none of it may depend on who was faster.
+    let voted = round.n > 1 && draft.rules() >= EARLY_VOTES;
+    let Some(ballot) = round.ballots.into_values().next() else { return };
     match ballot.verdict {
         BallotVerdict::Failed { detail, .. } => draft.end_run(Ending::ProviderFailed, None, Some(detail)),
         BallotVerdict::Malformed { detail, .. } => end_step(draft, RejectReason::Malformed, BTreeMap::new(), detail),
-        BallotVerdict::Proposal(Proposal::Done { output }) => done(draft, output),
+        BallotVerdict::Proposal(Proposal::Done { output }) => {
+            let output = if voted { trimmed(&output).unwrap_or(output) } else { output };
+            done(draft, output);
+        }
         BallotVerdict::Proposal(Proposal::Calls(calls)) if (1..=MAX_CALLS_PER_STEP).contains(&calls.len()) => {
             draft.decide_calls(&calls, escalate);
         }
@@ -209,7 +151,7 @@ fn unfit(mismatches: &[Mismatch]) -> String {
 }
 
 /// Closes a step that holds no calls, and the run where the profile says so.
-fn end_step(draft: &mut Draft<'_>, reason: RejectReason, deficits: BTreeMap<Tag, Deficit>, text: String) {
+pub(super) fn end_step(draft: &mut Draft<'_>, reason: RejectReason, deficits: BTreeMap<Tag, Deficit>, text: String) {
     let Some((run, step)) = draft.step() else { return };
     let detail = text.clone();
     draft.push(Event::StepEnded(StepEnded { run, step, reason, deficits, content: TextContent { text } }));

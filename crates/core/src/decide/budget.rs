@@ -48,10 +48,11 @@ impl Draft<'_> {
         if round.paused.is_some() || !round.reserved.is_empty() || !self.is_budgeted() {
             return;
         }
-        let missing = (1..=run.limits.ballots).filter(|ballot| !round.ballots.contains_key(ballot));
-        let input = self.input_tokens();
+        let varies = self.profile().and_then(|p| p.consensus.as_ref()).is_some_and(|c| !c.variety.is_empty());
+        let same = if varies { None } else { Some(self.input_tokens(1)) };
+        let most = |ballot| self.most(self.model(ballot), same.unwrap_or_else(|| self.input_tokens(ballot)));
         let ballots: Vec<BallotBudget> =
-            missing.map(|ballot| BallotBudget { ballot, most: self.most(self.model(ballot), input) }).collect();
+            round.missing().map(|ballot| BallotBudget { ballot, most: most(ballot) }).collect();
         let total = ballots.iter().fold(Amount::default(), |sum, one| sum.plus(one.most));
         let (round, attempt) = (round.round, round.attempt);
         if let Some(over) = self.over(total, ballots.len() as u64) {
@@ -169,12 +170,12 @@ impl Draft<'_> {
     /// What the model of this ballot was not shown.
     pub(super) fn cut(&self, ballot: u32) -> Option<Cut> {
         let model = self.model(ballot).filter(|model| model.max_input_tokens.is_some())?;
-        window::fit(&mut transcript::ask(&self.session, self.bundle), model)
+        window::fit(&mut transcript::ask(&self.session, self.bundle, ballot), model)
     }
 
-    /// The most tokens that the next question can have: no tokenizer makes more tokens than there are bytes.
-    fn input_tokens(&self) -> u64 {
-        let ask = transcript::ask(&self.session, self.bundle);
+    /// The most tokens that the question for a ballot can have: no tokenizer makes more tokens than there are bytes.
+    fn input_tokens(&self, ballot: u32) -> u64 {
+        let ask = transcript::ask(&self.session, self.bundle, ballot);
         serde_json::to_vec(&ask).map_or(u64::MAX, |bytes| bytes.len() as u64).saturating_add(FRAME_TOKENS)
     }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::{Draft, Reply};
 use crate::bundle::ClassRule;
 use crate::event::{
-    ClassificationContent, ClassificationReceived, Event, Limits, MessageReceived, OpenedContent, ProfileChosen,
-    RULES_VERSION, RunStarted, SCHEMA_ENGINE, SessionOpened, TextContent,
+    ClassificationContent, ClassificationReceived, EARLY_VOTES, Event, Limits, MessageReceived, OpenedContent,
+    ProfileChosen, RunStarted, SCHEMA_ENGINE, SessionOpened, TextContent,
 };
 use crate::id::{Label, ProfileName, Tag};
 use crate::input::{Classified, Message, Narrowed, Open};
-use crate::profile::{ControlMode, Harness, Profile};
+use crate::profile::{Consensus, ControlMode, Harness, Profile};
 use crate::reason::{Ending, Refusal, RefusalCode};
 use crate::schema::Schema;
 use crate::time::Timestamp;
@@ -54,7 +54,7 @@ pub(super) fn open(draft: &mut Draft<'_>, open: &Open) -> Result<Reply, Refusal>
         control: open.control,
         dry_run: open.dry_run,
         classify_by: if choice.is_none() { Some(classify_by(draft)) } else { None },
-        rules_version: RULES_VERSION,
+        rules_version: draft.rules(),
         trace: open.trace.clone(),
         agent: None,
         parent: None,
@@ -226,11 +226,12 @@ fn start_run(draft: &mut Draft<'_>) {
     let Some(profile) = draft.profile() else { return };
     let Some(harness) = &profile.harness else { return };
     let asked = draft.session.opened.as_ref().map(|opened| opened.limits).unwrap_or_default();
-    let limits = resolve(profile, harness, &asked);
+    let rules = draft.rules();
+    let limits = resolve(profile, harness, &asked, rules);
     let deadline_at = draft.at.plus_ms(limits.deadline_ms);
     draft.push(Event::RunStarted(RunStarted {
         run: draft.session.run.as_ref().map_or(1, |run| run.no + 1),
-        rules_version: RULES_VERSION,
+        rules_version: rules,
         schema_engine: SCHEMA_ENGINE.to_owned(),
         limits,
         deadline_at,
@@ -239,10 +240,11 @@ fn start_run(draft: &mut Draft<'_>) {
 }
 
 /// The bounds of a run: what was asked, never wider than the profile.
-fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed) -> Limits {
+fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed, rules: u32) -> Limits {
     let (ballots, retries) = profile.consensus.as_ref().map_or((1, 0), |c| (c.n, c.retries));
+    let widest = profile.consensus.as_ref().filter(|_| rules >= EARLY_VOTES).map_or(ballots, Consensus::most_ballots);
     let max_steps = asked.max_steps.unwrap_or(u32::MAX).min(harness.max_steps);
-    let all_steps = harness.max_steps.saturating_mul(ballots).saturating_mul(1 + retries);
+    let all_steps = harness.max_steps.saturating_mul(widest).saturating_mul(1 + retries);
     let max_model_calls = harness.max_model_calls.unwrap_or(all_steps);
     Limits {
         max_steps,

@@ -29,6 +29,7 @@ impl Event {
             Self::MessageReceived(_) => "message_received",
             Self::RunStarted(_) => "run_started",
             Self::BallotReceived(_) => "ballot_received",
+            Self::VoteWidened(_) => "vote_widened",
             Self::ConsensusDecided(_) => "consensus_decided",
             Self::CallDecided(_) => "call_decided",
             Self::CallDispatched(_) => "call_dispatched",
@@ -76,6 +77,7 @@ impl Event {
             Self::OwnerChanged(_)
             | Self::ProfileChosen(_)
             | Self::RunStarted(_)
+            | Self::VoteWidened(_)
             | Self::ConsensusDecided(_)
             | Self::CallDecided(_)
             | Self::CallDispatched(_)
@@ -121,6 +123,7 @@ impl Event {
             | Self::MessageReceived(_)
             | Self::RunStarted(_)
             | Self::BallotReceived(_)
+            | Self::VoteWidened(_)
             | Self::ConsensusDecided(_)
             | Self::BudgetReserved(_)
             | Self::BudgetSettled(_)
@@ -141,6 +144,7 @@ impl Event {
         match self {
             Self::RunStarted(e) => (Some(e.run), None),
             Self::BallotReceived(e) => (Some(e.seat.run), Some(e.seat.step)),
+            Self::VoteWidened(e) => (Some(e.run), Some(e.step)),
             Self::ConsensusDecided(e) => (Some(e.run), Some(e.step)),
             Self::CallDecided(e) => (Some(e.run), Some(e.step)),
             Self::CallDispatched(e) => (Some(e.run), Some(e.step)),

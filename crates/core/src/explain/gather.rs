@@ -9,7 +9,7 @@ use super::{
 use crate::event::{
     AdmissionAnswered, ApprovalDecided, ApprovalOpened, ApprovalReminded, ApprovalVerb, CallAcknowledged, CallContent,
     CallDecided, CallDispatched, CallEnd, CallEnded, ConsensusDecided, EndCause, EndedContent, Event, OutcomeRefused,
-    ProfileChosen, Purpose, Recorded, ReservationAnswered, RunEnded, RunStarted, SessionOpened,
+    ProfileChosen, Purpose, Recorded, ReservationAnswered, RunEnded, RunStarted, SessionOpened, VoteWidened,
 };
 use crate::id::CallId;
 use crate::input::Reporter;
@@ -21,6 +21,8 @@ use crate::pipeline::Decision;
 pub struct Explainer {
     call: CallId,
     basis: Basis,
+    /// The last larger vote: the tally of its round follows.
+    widened: Option<VoteWidened>,
     consensus: Option<((u32, u32), Consensus)>,
     /// The last edit of an approver: the edited call follows it at once.
     edit: Option<(CallId, Answer)>,
@@ -42,7 +44,7 @@ impl Explainer {
             control: None,
             dry_run: false,
         };
-        Self { call, basis, consensus: None, edit: None, found: None }
+        Self { call, basis, widened: None, consensus: None, edit: None, found: None }
     }
 
     /// The explanation; none where no event decided the call.
@@ -57,6 +59,7 @@ impl Explainer {
             Event::SessionOpened(e) => self.opened(e),
             Event::ProfileChosen(e) => self.chosen(e),
             Event::RunStarted(e) => self.started(e),
+            Event::VoteWidened(e) => self.widened = Some(e.clone()),
             Event::ConsensusDecided(e) => self.counted(e),
             Event::CallDecided(e) => self.decided(recorded, e),
             Event::CallDispatched(e) => self.dispatched(recorded, e),
@@ -111,12 +114,17 @@ impl Explainer {
     }
 
     fn counted(&mut self, e: &ConsensusDecided) {
-        let ConsensusDecided { run, step, round, k, tally, result } = e;
+        let ConsensusDecided { run, step, round, n: _, rule, k, tally, cancelled, result } = e;
+        let widened = self.widened.take().filter(|widened| (widened.run, widened.step) == (*run, *step));
         let consensus = Consensus {
             round: *round,
+            n: e.electorate(),
+            rule: *rule,
             k: *k,
+            widened: widened.filter(|widened| widened.round == *round).map(|widened| (widened.tool, widened.why)),
             groups: tally.groups.clone(),
             unreadable: tally.unreadable.clone(),
+            cancelled: cancelled.clone(),
             result: *result,
         };
         self.consensus = Some(((*run, *step), consensus));

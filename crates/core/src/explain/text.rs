@@ -4,7 +4,7 @@
 use toolgate_policy::shown::shown;
 
 use super::{Answer, Explanation, RefusedReport};
-use crate::event::{ConsensusResult, FindingRecord, LedgerAnswer, PolicyRecord};
+use crate::event::{ConsensusResult, FindingRecord, LedgerAnswer, PolicyRecord, WidenedBy};
 use crate::input::Reporter;
 use crate::pipeline::Layer;
 use crate::profile::ControlMode;
@@ -126,13 +126,23 @@ impl Lines {
                 ConsensusResult::Retry => "retry".to_owned(),
                 ConsensusResult::Rejected => "rejected".to_owned(),
             };
-            let (round, k) = (consensus.round, consensus.k);
-            let unreadable = listed(&consensus.unreadable);
+            let (round, n, k, rule) = (consensus.round, consensus.n, consensus.k, consensus.rule.code());
+            let (unreadable, cancelled) = (listed(&consensus.unreadable), listed(&consensus.cancelled));
             let groups = groups.join(" / ");
             self.line(
                 "ballots",
-                &format!("round {round}, {k} needed, groups {groups}, unreadable {unreadable}, {result}"),
+                &format!(
+                    "round {round}, {k} of {n} needed by {rule}, groups {groups}, unreadable {unreadable}, cancelled \
+                     {cancelled}, {result}"
+                ),
             );
+            if let Some((tool, why)) = &consensus.widened {
+                let of = match why {
+                    WidenedBy::Tool => "the tool",
+                    WidenedBy::Risk => "its risk",
+                };
+                self.line("larger vote", &format!("held over {tool}: the profile asks for it by {of}"));
+            }
         }
     }
 

@@ -35,11 +35,13 @@ pub enum Invariant {
     I16,
     /// Written by known rules.
     I17,
+    /// What acts has won its vote.
+    I19,
 }
 
 impl Invariant {
     /// All that are checked here.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::I1,
         Self::I3,
         Self::I4,
@@ -55,9 +57,10 @@ impl Invariant {
         Self::I14,
         Self::I16,
         Self::I17,
+        Self::I19,
     ];
 
-    /// Its code, `I1` to `I18`.
+    /// Its code, `I1` to `I19`.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -76,6 +79,7 @@ impl Invariant {
             Self::I14 => "I14",
             Self::I16 => "I16",
             Self::I17 => "I17",
+            Self::I19 => "I19",
         }
     }
 }

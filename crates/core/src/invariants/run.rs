@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::approval::Question;
+use super::vote::Poll;
 use super::{Holds, Invariant, Pass};
 use crate::event::{
     Amount, ApprovalDecided, ApprovalVerb, BallotReceived, Bound, BudgetReserved, CallDecided, CallEnd, Dispatch,
@@ -39,22 +40,21 @@ pub(super) struct Sum {
 pub(super) struct Book<'a> {
     pub(super) no: u32,
     active: bool,
-    limits: Limits,
+    pub(super) limits: Limits,
     deadline_at: Option<Timestamp>,
     /// Steps that ended or have calls.
     steps: BTreeSet<u32>,
     /// Calls of the last step that has any, by its number.
     calls: (u32, u32),
-    model_calls: u32,
+    pub(super) model_calls: u32,
     tool_calls: u32,
     refusals: u32,
     pub(super) in_flight: u32,
     evidence: BTreeMap<&'a Tag, u32>,
     spent: Amount,
-    /// Ballots of the round that have come; 0 once the round is full.
-    answered: u32,
+    pub(super) poll: Poll<'a>,
     reserved: Option<Reserved<'a>>,
-    paused: bool,
+    pub(super) paused: bool,
 }
 
 /// What is set aside for a round.
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
         let consensus = self.profile.and_then(|profile| profile.consensus.as_ref());
         let (ballots, rounds) = consensus.map_or((1, 1), |c| (c.n, c.retries + 1));
         let asked = self.opened.map(|opened| opened.limits).unwrap_or_default();
-        let all = harness.max_steps.saturating_mul(ballots).saturating_mul(rounds);
+        let all = harness.max_steps.saturating_mul(self.widest()).saturating_mul(rounds);
         limits.max_steps <= harness.max_steps.min(asked.max_steps.unwrap_or(u32::MAX))
             && limits.max_tool_calls <= harness.max_tool_calls.min(asked.max_tool_calls.unwrap_or(u32::MAX))
             && limits.deadline_ms <= harness.deadline_ms.min(asked.deadline_ms.unwrap_or(u64::MAX))
@@ -181,13 +181,12 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    pub(super) fn ballot(&mut self, e: &BallotReceived) -> Holds {
+    pub(super) fn ballot(&mut self, e: &'a BallotReceived) -> Holds {
         self.during(e.seat.run)?;
         let limits = &self.run.limits;
         self.must(self.run.model_calls < limits.max_model_calls, Invariant::I11, "one model call too many")?;
         self.must(e.seat.step <= limits.max_steps, Invariant::I11, "one step too many")?;
-        let seated = (1..=limits.ballots).contains(&e.seat.ballot) && e.of == limits.ballots;
-        self.must(seated, Invariant::I11, "one ballot too many")?;
+        self.seated(e)?;
         let set_aside = self.set_aside(e);
         self.must(
             set_aside.is_some() || !self.is_budgeted(),
@@ -208,7 +207,6 @@ impl<'a> Pass<'a> {
         self.run.model_calls += 1;
         self.all.model_calls += 1;
         self.spend(e.charged);
-        self.run.answered = if self.run.answered + 1 < e.of { self.run.answered + 1 } else { 0 };
         Ok(())
     }
 
@@ -252,11 +250,22 @@ impl<'a> Pass<'a> {
         if !self.run.active || self.run.paused || waits || !self.open.is_empty() {
             return;
         }
-        let missing = self.run.limits.ballots.saturating_sub(self.run.answered);
+        let missing = self.run.poll.missing(&self.run.limits);
+        self.give_up(missing);
+    }
+
+    /// So many ballots were asked for and never come: they count.
+    pub(super) fn give_up(&mut self, missing: u32) {
         self.run.model_calls += missing;
         if self.lose() == 0 {
             self.all.model_calls += u64::from(missing);
         }
+    }
+
+    /// What was set aside for a round is used up, and more of it is asked for.
+    pub(super) fn asked_anew(&mut self) -> Holds {
+        let open = self.run.reserved.take().is_some_and(|reserved| !reserved.left.is_empty());
+        self.must(!open, Invariant::I11, "more ballots are asked for while others are under way")
     }
 
     pub(super) fn paused(&mut self, e: &'a RunPaused) -> Holds {
@@ -308,7 +317,7 @@ impl<'a> Pass<'a> {
         harness.map_or(AtLimit::End, |harness| harness.at_limit)
     }
 
-    fn during(&self, run: u32) -> Holds {
+    pub(super) fn during(&self, run: u32) -> Holds {
         self.must(self.run.active && self.run.no == run, Invariant::I7, "it belongs to no run that is under way")
     }
 
@@ -319,6 +328,7 @@ impl<'a> Pass<'a> {
         let (step, count) = self.run.calls;
         let before = if step == e.step { count } else { 0 };
         self.must(e.index == before, Invariant::I5, "calls of a step count from 0 without gaps")?;
+        self.voted(e)?;
         self.run.calls = (e.step, before + 1);
         self.run.steps.insert(e.step);
         if e.decision == Decision::Reject {
@@ -363,6 +373,7 @@ impl<'a> Pass<'a> {
     pub(super) fn step(&mut self, step: u32) -> Holds {
         self.must(self.run.active, Invariant::I7, "a step ends outside a run")?;
         self.must(step <= self.run.limits.max_steps, Invariant::I11, "one step too many")?;
+        self.run.poll.close();
         let new = self.run.steps.insert(step);
         self.must(new, Invariant::I11, "a step ends twice")
     }

@@ -75,7 +75,11 @@ impl Judge<'_, '_> {
                 tool_calls: u64::from(self.situation.tool_calls),
                 spent_micros: run.map_or(0, |run| run.spent.cost_microusd),
                 limit_micros: self.situation.limits.max_cost_microusd,
-                ballots: self.situation.limits.ballots,
+                ballots: run.map_or(self.situation.limits.ballots, |run| match &run.phase {
+                    Phase::Asking(round) => round.n,
+                    Phase::Acting(step) => step.ballots,
+                    Phase::Ended(_) => run.limits.ballots,
+                }),
                 agreed: run.map_or(1, |run| match &run.phase {
                     Phase::Asking(round) => round.agreed,
                     Phase::Acting(step) => step.agreed,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{AwaitedApproval, Call, Spent};
+use crate::consensus::Electorate;
 use crate::event::{Amount, Bound, Charge, Limits};
 use crate::id::{CallId, Sha256Digest, Tag};
 use crate::json::Json;
@@ -68,10 +69,16 @@ pub struct Round {
     pub step: u32,
     /// 1, and one more for each retry without consensus.
     pub round: u32,
-    /// 1, and one more after each take-over.
+    /// 1, and one more after each take-over and each larger vote.
     pub attempt: u32,
+    /// Ballots of the vote as it is now.
+    pub n: u32,
+    /// The larger vote that a tool has asked for.
+    pub widened: Option<Electorate>,
     /// Answers so far, by number.
     pub ballots: BTreeMap<u32, Ballot>,
+    /// Their numbers in the order in which they came.
+    pub arrived: Vec<u32>,
     /// What is set aside for ballots that have not come, by number.
     pub reserved: BTreeMap<u32, Amount>,
     /// What the tenant's ledger was asked to grant for this attempt.
@@ -89,12 +96,15 @@ pub struct Round {
 impl Round {
     /// A round that has yet to be asked.
     #[must_use]
-    pub fn new(step: u32, round: u32) -> Self {
+    pub fn new(step: u32, round: u32, n: u32) -> Self {
         Self {
             step,
             round,
             attempt: 1,
+            n,
+            widened: None,
             ballots: BTreeMap::new(),
+            arrived: Vec::new(),
             reserved: BTreeMap::new(),
             charges: Vec::new(),
             granted: false,
@@ -102,6 +112,17 @@ impl Round {
             paused: None,
             agreed: 1,
         }
+    }
+
+    /// Ballots that have yet to come, by number.
+    pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
+        (1..=self.n).filter(|ballot| !self.ballots.contains_key(ballot))
+    }
+
+    /// How many those are.
+    #[must_use]
+    pub fn missing_count(&self) -> u32 {
+        u32::try_from(self.missing().count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -127,6 +148,8 @@ pub struct Step {
     pub no: u32,
     /// How many calls the model asked for; edited ones come on top.
     pub proposed: u32,
+    /// Ballots that were asked for it.
+    pub ballots: u32,
     /// Ballots that agreed on it.
     pub agreed: u32,
     /// Its calls in order.

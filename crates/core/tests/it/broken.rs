@@ -44,6 +44,10 @@ enum Scene {
     Dry,
     /// The classifier never answers.
     Unclassified,
+    /// Two of three agree, and the third is given up.
+    Vote,
+    /// One proposes, and all of three must agree.
+    Larger,
 }
 
 impl Scene {
@@ -105,6 +109,15 @@ impl Scene {
                 json!({"classification": {"model": "second", "rules": {"easy": {"profile": "main"}}}}),
                 "open classify\n classified failed \"no answer\"",
             ),
+            Self::Vote => (
+                json!({"profiles": {"main": {"consensus": {"n": 3, "rule": "majority"}}}}),
+                "open\n model calls search {\"q\":\"a\"}\n model calls search {\"q\":\"a\"}\n outcome c1 ok\n model done 1\n model done 1",
+            ),
+            Self::Larger => (
+                json!({"profiles": {"main": {"consensus":
+                    {"n": 1, "k": 1, "by_tool": {"pay": {"n": 3, "rule": "unanimous"}}}}}}),
+                "open\n model calls pay {\"cents\":5}\n model calls pay {\"cents\":5}\n model calls pay {\"cents\":5}\n outcome c1 ok",
+            ),
         };
         played(&patch, lines)
     }
@@ -154,9 +167,10 @@ fn other_hash() -> Value {
 }
 
 fn cases() -> Vec<(Invariant, &'static str, Scene, Edit)> {
-    use Invariant::{I1, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I16, I17};
+    use Invariant::{I1, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I16, I17, I19};
     use Scene::{
-        Approved, Client, Denied, Dry, Evidence, Hook, Ledger, Money, Owners, Pair, Paused, Plain, Sealed, Unclassified,
+        Approved, Client, Denied, Dry, Evidence, Hook, Larger, Ledger, Money, Owners, Pair, Paused, Plain, Sealed,
+        Unclassified, Vote,
     };
     vec![
         (I1, "no session_opened", Plain, |log| remove(log, "session_opened", 0)),
@@ -337,6 +351,37 @@ fn cases() -> Vec<(Invariant, &'static str, Scene, Edit)> {
             log[place].input_id = Some(InputId::new("z").unwrap());
         }),
         (I17, "rules of the future", Plain, |log| set(log, "session_opened", 0, &[("/rules_version", json!(99))])),
+        (I19, "a result that is not that of the tally", Vote, |log| {
+            set(log, "consensus_decided", 0, &[("/result", json!("rejected"))]);
+        }),
+        (I19, "another vote than the bundle's", Vote, |log| set(log, "consensus_decided", 0, &[("/k", json!(1))])),
+        (I19, "a ballot that never came", Vote, |log| {
+            set(log, "consensus_decided", 0, &[("/tally/groups", json!([[1, 2, 3]])), ("/cancelled", json!([]))]);
+        }),
+        (I19, "a ballot that is not given up", Vote, |log| {
+            set(log, "consensus_decided", 0, &[("/cancelled", json!([]))]);
+        }),
+        (I19, "ballots that do not agree", Vote, |log| {
+            let args = "/content/ballot/verdict/proposal/calls/0/args/readable";
+            set(log, "ballot_received", 1, &[(args, json!("{\"q\":\"b\"}"))]);
+        }),
+        (I19, "a call that nobody proposed", Vote, |log| {
+            let args = "/content/ballot/verdict/proposal/calls/0/args/readable";
+            for ballot in 0..2 {
+                set(log, "ballot_received", ballot, &[(args, json!("{\"q\":\"b\"}"))]);
+            }
+        }),
+        (I19, "a call without a vote", Vote, |log| remove(log, "consensus_decided", 0)),
+        (I19, "a smaller vote than the tool asks for", Larger, |log| {
+            set(log, "vote_widened", 0, &[("/to", json!({"n": 3, "rule": "majority", "k": 2}))]);
+        }),
+        (I19, "a larger vote that is not held", Larger, |log| {
+            for (kind, n) in
+                [("consensus_decided", 0), ("ballot_received", 2), ("ballot_received", 1), ("vote_widened", 0)]
+            {
+                remove(log, kind, n);
+            }
+        }),
         (I17, "another engine", Plain, |log| set(log, "run_started", 0, &[("/schema_engine", json!("other 1"))])),
     ]
 }

@@ -223,6 +223,7 @@ fn rules_that_end_a_run_are_checked() {
 /// Votes for single tools and risks.
 fn votes() -> Vec<Case> {
     let consensus = |patch: Value| json!({"profiles": {"long": {"consensus": patch}}});
+    let at = "/profiles/long/consensus";
     let (high, look) = ("/profiles/long/consensus/by_risk/high", "/profiles/long/consensus/by_tool/look");
     let place = |at: &str, name: &str| -> &'static str { Box::leak(format!("{at}/{name}").into_boxed_str()) };
     vec![
@@ -242,6 +243,33 @@ fn votes() -> Vec<Case> {
             "tool_exists",
         ),
         (json!({"profiles": {"long": {"tools": ["run", "open"]}}}), look, "tool_exists"),
+        (consensus(json!({"by_tool": {"look": {"rule": "first", "k": null}}})), place(look, "rule"), "first_decides"),
+        (consensus(json!({"by_tool": {"look": {"rule": "majority"}}})), place(look, "k"), "k_of_n"),
+        (consensus(json!({"by_risk": {"high": {"k": null}}})), place(high, "k"), "k_of_n"),
+        (consensus(json!({"k": null})), place(at, "k"), "k_of_n"),
+        (consensus(json!({"rule": "unanimous"})), place(at, "k"), "k_of_n"),
+        (consensus(json!({"rule": "most"})), place(at, "rule"), "shape"),
+        (consensus(json!({"decide": "late"})), place(at, "decide"), "shape"),
+        (consensus(json!({"rule": "first", "k": null, "decide": "all"})), place(at, "decide"), "first_decides"),
+        (consensus(json!({"rule": "first", "k": null})), place(at, "escalate_below_percent"), "first_decides"),
+        (consensus(json!({"escalate_below_percent": 0})), place(at, "escalate_below_percent"), "range"),
+        (consensus(json!({"escalate_below_percent": 101})), place(at, "escalate_below_percent"), "range"),
+        (
+            json!({"profiles": {"long": {"approval": {"mode": "end"}}}}),
+            place(at, "escalate_below_percent"),
+            "approval_mode",
+        ),
+        (consensus(json!({"variety": ["a", " "]})), place(at, "variety/1"), "empty"),
+        (consensus(json!({"variety": ["{{nothing}}"]})), place(at, "variety/0"), "prompt_value"),
+        (
+            consensus(json!({"variety": ["a", "a", "a", "a", "a", "a", "a", "a", "a", "a"]})),
+            place(at, "variety"),
+            "count",
+        ),
+        (consensus(json!({"compare": {"none": ["/path"]}})), place(at, "compare/none"), "tool_exists"),
+        (consensus(json!({"compare": {"look": []}})), place(at, "compare/look"), "pointer"),
+        (consensus(json!({"compare": {"look": ["path"]}})), place(at, "compare/look/0"), "pointer"),
+        (consensus(json!({"compare": {"look": ["/path", "/none"]}})), place(at, "compare/look/1"), "field_exists"),
     ]
 }
 

@@ -17,9 +17,9 @@ use toolgate_core::input::{
 use toolgate_core::json::Json;
 use toolgate_core::output::{Body, Outcome, OutcomeStatus, Output};
 use toolgate_core::profile::ControlMode;
-use toolgate_core::proposal::{BallotVerdict, MalformedReason, Proposal, ProposedCall, ProviderFailure, Usage};
+use toolgate_core::proposal::{Ballot, BallotVerdict, MalformedReason, Proposal, ProposedCall, ProviderFailure, Usage};
 use toolgate_core::reason::RejectReason;
-use toolgate_core::session::{Awaited, AwaitedAdmission, Call, CallState};
+use toolgate_core::session::{Awaited, AwaitedAdmission, Call, CallState, Phase};
 use toolgate_core::{Effect, next_wake, outstanding};
 use toolgate_policy::RuleId;
 
@@ -201,10 +201,7 @@ fn profile(random: &mut Random) -> Value {
         profile["harness"]["max_model_calls"] = json!(random.within(1..12));
     }
     if random.one_in(3) {
-        profile["consensus"] = json!({
-            "n": random.within(1..4), "k": random.within(1..4), "models": ["m", "m2"],
-            "on_no_consensus": random.pick(&["retry", "escalate", "reject"]), "retries": random.within(0..3)
-        });
+        profile["consensus"] = consensus(random);
     }
     if random.one_in(4) {
         profile["trace_requirements"] = json!({"a": random.within(0..3), "b": random.within(0..2)});
@@ -221,6 +218,46 @@ fn profile(random: &mut Random) -> Value {
     }
     profile["on_reject"] = Value::Object(on_reject);
     profile
+}
+
+/// Votes by every rule, of which some grow, and some are decided late.
+fn consensus(random: &mut Random) -> Value {
+    fn votes(random: &mut Random, rules: &[&str], least: u64) -> Value {
+        let n = random.within(least..4);
+        match *random.pick(rules) {
+            "k_of_n" => json!({"n": n, "k": random.within(1..n + 1)}),
+            rule => json!({"n": n, "rule": rule}),
+        }
+    }
+    let rules = ["k_of_n", "k_of_n", "plurality", "majority", "supermajority", "unanimous"];
+    let mut form = if random.one_in(8) {
+        json!({"n": random.within(1..4), "rule": "first"})
+    } else {
+        let mut form = votes(random, &rules, 1);
+        if random.one_in(3) {
+            form["decide"] = json!("all");
+        }
+        if random.one_in(4) {
+            form["escalate_below_percent"] = json!(random.pick(&[60, 100]));
+        }
+        form
+    };
+    form["models"] = json!(["m", "m2"]);
+    form["on_no_consensus"] = json!(random.pick(&["retry", "escalate", "reject"]));
+    form["retries"] = json!(random.within(0..3));
+    if random.one_in(3) {
+        form["by_tool"] = json!({"s1": votes(random, &rules, 2), "c1": votes(random, &rules, 1)});
+    }
+    if random.one_in(4) {
+        form["by_risk"] = json!({"medium": votes(random, &rules, 2)});
+    }
+    if random.one_in(4) {
+        form["compare"] = json!({"s1": ["/n"], "s2": ["/n"]});
+    }
+    if random.one_in(4) {
+        form["variety"] = json!(["Think twice at step {{step}}.", "Be bold."]);
+    }
+    form
 }
 
 /// An id, sometimes; a small pool, so that some come twice.
@@ -371,6 +408,20 @@ fn classified(random: &mut Random, world: &World) -> Input {
 
 fn cast(random: &mut Random, world: &World) -> BallotCast {
     let mut seat = open_seat(world);
+    let round = world.session.active_run().and_then(|run| match &run.phase {
+        Phase::Asking(round) => Some(round),
+        _ => None,
+    });
+    let missing: Vec<u32> = round.iter().flat_map(|round| round.missing()).collect();
+    if !missing.is_empty() {
+        seat.ballot = *random.pick(&missing);
+    }
+    // Models agree more often than chance would have it.
+    let said: Vec<&Ballot> = round.iter().flat_map(|round| round.ballots.values()).collect();
+    if !said.is_empty() && random.one_in(2) {
+        let again = *random.pick(&said);
+        return BallotCast { seat, ballot: ballot(again.verdict.clone(), again.text.clone(), None) };
+    }
     match random.below(40) {
         0 => seat.attempt += 1,
         1 => seat.ballot += 1,

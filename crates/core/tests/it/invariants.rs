@@ -30,7 +30,7 @@ pub(crate) fn check_state(world: &World) {
 
 /// Checks what models are shown.
 pub(crate) fn check_ask(world: &World) {
-    let asked = transcript::ask(&world.session, &world.bundle);
+    let asked = transcript::ask(&world.session, &world.bundle, 2);
     if world.session.calls().is_empty() {
         check_conversation(&asked.transcript);
     }

@@ -24,6 +24,7 @@ mod render;
 mod schemas;
 mod script;
 mod tampering;
+mod votes;
 mod window;
 mod words;
 mod world;

@@ -76,6 +76,10 @@ impl Figures {
                         ConsensusResult::Rejected => "rejected",
                     };
                     self.count(format!("consensus {word}"));
+                    self.count(format!("consensus by {}", e.rule.code()));
+                    if !e.cancelled.is_empty() {
+                        self.count("consensus early".to_owned());
+                    }
                 }
                 Event::RunEnded(e) => self.count(format!("ending {}", e.ending.code())),
                 _ => {}
@@ -94,6 +98,7 @@ fn required() -> Vec<String> {
         "message_received",
         "run_started",
         "ballot_received",
+        "vote_widened",
         "consensus_decided",
         "call_decided",
         "call_dispatched",
@@ -116,6 +121,7 @@ fn required() -> Vec<String> {
         "recovered",
         "outcome_refused",
     ];
+    let rules = ["first", "k_of_n", "plurality", "majority", "supermajority", "unanimous"];
     let ends = [
         "ok",
         "failed",
@@ -154,7 +160,8 @@ fn required() -> Vec<String> {
         .chain(Ending::ALL.iter().map(|ending| format!("ending {}", ending.code())))
         .chain(ends.iter().map(|name| format!("call {name}")))
         .chain(causes.iter().map(|name| format!("cause {name}")))
-        .chain(["agreed", "escalated", "retry", "rejected"].iter().map(|name| format!("consensus {name}")))
+        .chain(["agreed", "escalated", "retry", "rejected", "early"].iter().map(|name| format!("consensus {name}")))
+        .chain(rules.iter().map(|rule| format!("consensus by {rule}")))
         .chain(refusals.map(|code| format!("refusal {}", code.code())))
         .collect()
 }

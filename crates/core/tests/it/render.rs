@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use toolgate_core::ask::Entry;
+use toolgate_core::consensus::{Electorate, Rule};
 use toolgate_core::event::{CallDecided, Charge, Dispatch, Event, Purpose, Raise, Recorded, Settlement};
 use toolgate_core::id::CallId;
 use toolgate_core::input::Reporter;
@@ -92,12 +93,25 @@ pub(crate) fn event(names: &Names, recorded: &Recorded) -> String {
             .some("reason", e.reason.as_ref())
             .unless(e.calls == 0, "calls", e.calls)
             .unless(e.sealed.is_empty(), "sealed", e.sealed.len()),
+        Event::VoteWidened(e) => {
+            let vote = |vote: &Electorate| format!("{}of{}:{}", vote.k, vote.n, vote.rule.code());
+            Line::new()
+                .put("step", e.step)
+                .put("round", e.round)
+                .put("from", vote(&e.from))
+                .put("to", vote(&e.to))
+                .put("by", e.why.code())
+                .put("tool", &e.tool)
+        }
         Event::ConsensusDecided(e) => Line::new()
             .put("step", e.step)
             .put("round", e.round)
+            .unless(e.n == 0, "n", e.n)
+            .unless(e.rule == Rule::KOfN, "rule", e.rule.code())
             .put("k", e.k)
             .put("groups", format!("{:?}", e.tally.groups).replace(' ', ""))
             .unless(e.tally.unreadable.is_empty(), "unreadable", format!("{:?}", e.tally.unreadable).replace(' ', ""))
+            .unless(e.cancelled.is_empty(), "cancelled", format!("{:?}", e.cancelled).replace(' ', ""))
             .word(serde_json::to_string(&e.result).unwrap().replace('"', "")),
         Event::CallDecided(e) => call_decided(names, e),
         Event::CallDispatched(e) => dispatch(Line::new().word(names.name(&e.call)), &e.dispatch),

@@ -182,7 +182,10 @@ impl Stage {
         let before = self.world.log.len();
         let mut lines = Vec::new();
         match words.peek() {
-            "ask" => return self.ask(),
+            "ask" => {
+                let ballot = words.option("ballot").map_or(1, |text| text.parse().unwrap());
+                return self.ask(ballot);
+            }
             "leaks" => return vec![self.leaks(&words.rest_after(1))],
             "wake" => return vec![self.wake()],
             "status" => return vec![self.world.session.status().code().to_owned()],
@@ -214,8 +217,8 @@ impl Stage {
     }
 
     /// What the model is asked now.
-    fn ask(&self) -> Vec<String> {
-        let ask = transcript::ask(&self.world.session, &self.world.bundle);
+    fn ask(&self, ballot: u32) -> Vec<String> {
+        let ask = transcript::ask(&self.world.session, &self.world.bundle, ballot);
         let mut lines: Vec<String> = ask.instructions.iter().map(|text| format!("instruction {text:?}")).collect();
         lines.extend(ask.transcript.iter().map(|entry| render::entry(&self.names, entry)));
         lines.extend(ask.output_schema.map(|schema| format!("output_schema {schema}")));
@@ -239,7 +242,7 @@ impl Stage {
                 places.push(format!("{} {}", recorded.seq, recorded.event.kind()));
             }
         }
-        let shown = serde_json::to_string(&transcript::ask(&self.world.session, &self.world.bundle)).unwrap();
+        let shown = serde_json::to_string(&transcript::ask(&self.world.session, &self.world.bundle, 1)).unwrap();
         if shown.contains(secret) {
             places.push("ask".to_owned());
         }

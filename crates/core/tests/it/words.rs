@@ -178,10 +178,14 @@ fn model(world: &World, words: &mut Words) -> Input {
         let parts: Vec<u32> = text.split('.').map(|part| part.parse().unwrap()).collect();
         Seat { run: parts[0], step: parts[1], round: parts[2], ballot: parts[3], attempt: parts[4] }
     });
+    let ballot_no = words.option("ballot").map(|text| text.parse().unwrap());
     let text = words.option("text").unwrap_or_default();
     let opaque = words.option("opaque").map(|text| Json::string(&text));
     let verdict = verdict(words);
-    let seat = seat.unwrap_or_else(|| open_seat(world));
+    let seat = seat.unwrap_or_else(|| {
+        let open = open_seat(world);
+        Seat { ballot: ballot_no.unwrap_or(open.ballot), ..open }
+    });
     Input::Ballot(Box::new(BallotCast { seat, ballot: ballot(verdict, text, opaque) }))
 }
 
@@ -195,8 +199,8 @@ pub(crate) fn open_seat(world: &World) -> Seat {
     let none = Seat { run: 9, step: 9, round: 1, ballot: 1, attempt: 1 };
     let Some(run) = world.session.active_run() else { return none };
     let Phase::Asking(round) = &run.phase else { return none };
-    let ballot = (1..=run.limits.ballots).find(|ballot| !round.ballots.contains_key(ballot));
-    Seat { run: run.no, step: round.step, round: round.round, ballot: ballot.unwrap_or(1), attempt: round.attempt }
+    let ballot = round.missing().next().unwrap_or(1);
+    Seat { run: run.no, step: round.step, round: round.round, ballot, attempt: round.attempt }
 }
 
 fn verdict(words: &mut Words) -> BallotVerdict {

@@ -20,7 +20,7 @@ pub(super) fn proposal(
     seat: Seat,
     model: &ModelName,
 ) -> impl Future<Output = Ballot> + Send + 'static {
-    let mut ask = transcript::ask(state, bundle);
+    let mut ask = transcript::ask(state, bundle, seat.ballot);
     let def = bundle.model(model);
     if let Some(def) = def {
         window::fit(&mut ask, def);

@@ -14,6 +14,7 @@ pub mod fact;
 mod make;
 mod policy;
 mod read;
+mod vote;
 
 pub(crate) use control::control_word;
 pub use fact::Fact;

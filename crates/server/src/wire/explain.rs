@@ -166,12 +166,22 @@ pub struct LayerView {
 pub struct ConsensusView {
     /// The round.
     pub round: u32,
+    /// Ballots that were asked for.
+    pub n: u32,
+    /// `first`, `k_of_n`, `plurality`, `majority`, `supermajority` or `unanimous`.
+    pub rule: &'static str,
     /// Ballots needed.
     pub k: u32,
+    /// The tool for which a larger vote was held than the round began with.
+    pub widened_for: Option<String>,
+    /// Where the profile asks for that: `tool` or `risk`.
+    pub widened_by: Option<&'static str>,
     /// Ballots of equal proposals, largest group first.
     pub groups: Vec<Vec<u32>>,
     /// Ballots without a readable proposal.
     pub unreadable: Vec<u32>,
+    /// Ballots that could change nothing any more and were given up.
+    pub cancelled: Vec<u32>,
     /// `agreed`, `escalated`, `retry` or `rejected`.
     pub result: &'static str,
     /// The ballot whose proposal stands, when agreed or escalated.
@@ -429,9 +439,14 @@ impl From<&Consensus> for ConsensusView {
         };
         Self {
             round: consensus.round,
+            n: consensus.n,
+            rule: consensus.rule.code(),
             k: consensus.k,
+            widened_for: consensus.widened.as_ref().map(|(tool, _)| tool.to_string()),
+            widened_by: consensus.widened.as_ref().map(|(_, why)| why.code()),
             groups: consensus.groups.clone(),
             unreadable: consensus.unreadable.clone(),
+            cancelled: consensus.cancelled.clone(),
             result,
             ballot,
         }

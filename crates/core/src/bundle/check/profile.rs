@@ -1,4 +1,4 @@
-//! Checks of one profile: its bounds, its votes, its evidence.
+//! Checks of one profile: its bounds, its evidence, who is asked. What is not here: its votes (`vote`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,12 +124,19 @@ impl Check {
                 "contradicts `approval.mode`; say `wait` or `end` there and remove the entry",
             );
         }
-        let escalates = profile.consensus.as_ref().is_some_and(|c| c.on_no_consensus == OnNoConsensus::Escalate);
-        if escalates && !asks {
+        let consensus = profile.consensus.as_ref().filter(|_| !asks);
+        if consensus.is_some_and(|consensus| consensus.on_no_consensus == OnNoConsensus::Escalate) {
             self.fault(
                 format!("{path}/consensus/on_no_consensus"),
                 "approval_mode",
                 "asks a human, but `approval.mode` is `end`; write `wait` there, or `reject` here",
+            );
+        }
+        if consensus.is_some_and(|consensus| consensus.escalate_below_percent.is_some()) {
+            self.fault(
+                format!("{path}/consensus/escalate_below_percent"),
+                "approval_mode",
+                "asks a human, but `approval.mode` is `end`; write `wait` there, or remove the entry",
             );
         }
     }
@@ -145,37 +152,6 @@ impl Check {
         self.range(format!("{path}/max_consecutive_rejections"), u64::from(harness.max_consecutive_rejections), 1, 200);
         self.range(format!("{path}/max_parse_failures"), u64::from(harness.max_parse_failures), 1, 200);
         self.range(format!("{path}/repeat_limit"), u64::from(harness.repeat_limit), 1, 10_000);
-    }
-
-    fn consensus(&mut self, bundle: &Bundle, path: &str, profile: &Profile) {
-        let Some(consensus) = &profile.consensus else { return };
-        self.range(format!("{path}/consensus/n"), u64::from(consensus.n), 1, 9);
-        self.range(format!("{path}/consensus/k"), u64::from(consensus.k), 1, u64::from(consensus.n));
-        self.range(format!("{path}/consensus/retries"), u64::from(consensus.retries), 0, 10);
-        for (idx, model) in consensus.models.iter().enumerate() {
-            if !bundle.models.contains_key(model) {
-                self.fault(
-                    format!("{path}/consensus/models/{idx}"),
-                    "model_exists",
-                    format!("`{model}` is no model of this bundle"),
-                );
-            }
-        }
-        for (place, id) in consensus.by_tool.keys().map(|id| (format!("{path}/consensus/by_tool/{id}"), id)) {
-            if !profile.tools.contains(id) {
-                self.fault(place, "tool_exists", "is no tool of this profile");
-            }
-        }
-        let by_risk = consensus.by_risk.iter().map(|(risk, votes)| (format!("by_risk/{}", risk.code()), votes));
-        let by_tool = consensus.by_tool.iter().map(|(id, votes)| (format!("by_tool/{id}"), votes));
-        for (name, votes) in by_risk.chain(by_tool) {
-            self.range(format!("{path}/consensus/{name}/n"), u64::from(votes.n), 1, 9);
-            self.range(format!("{path}/consensus/{name}/k"), u64::from(votes.k), 1, u64::from(votes.n));
-        }
-        let calls = profile.harness.as_ref().and_then(|harness| harness.max_model_calls);
-        if calls.is_some_and(|calls| calls < consensus.n) {
-            self.fault(format!("{path}/harness/max_model_calls"), "can_start", "is smaller than one round of ballots");
-        }
     }
 
     /// A quota that no allowed tool can meet would refuse `done` for ever.

@@ -92,7 +92,7 @@ impl Check {
 }
 
 /// Whether arguments that match may have this property; `token` is escaped as in a pointer.
-fn may_hold(parameters: &serde_json::Value, token: &str) -> bool {
+pub(super) fn may_hold(parameters: &serde_json::Value, token: &str) -> bool {
     let open = parameters.get("additionalProperties").is_some_and(|rest| *rest != serde_json::Value::Bool(false));
     let elsewhere = ["$ref", "anyOf", "oneOf", "allOf", "if", "dependentSchemas", "patternProperties"];
     open || elsewhere.iter().any(|key| parameters.get(key).is_some())

@@ -12,6 +12,7 @@ use crate::wire::RawJson;
 mod admission;
 mod budget;
 mod call;
+mod vote;
 
 pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpenedView};
 pub use budget::{
@@ -23,6 +24,7 @@ pub use call::{
     CallDecided, CallEnded, CedarView, DispatchView, EndedContent, FindingView, GrantView, OutcomeRefused, OutputView,
     PolicyView, ReporterView,
 };
+pub use vote::{ConsensusDecided, ElectorateView, VoteWidened};
 
 /// What happened.
 #[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
@@ -42,6 +44,8 @@ pub enum Fact {
     RunStarted(RunStarted),
     /// A model answered.
     BallotReceived(Box<BallotReceived>),
+    /// A tool asks for a larger vote than the round's.
+    VoteWidened(VoteWidened),
     /// The ballots of a round were added up.
     ConsensusDecided(ConsensusDecided),
     /// A call was allowed, rejected or escalated.
@@ -244,7 +248,7 @@ pub struct LimitsView {
     pub max_parse_failures: u32,
     /// Proposals of one canonical call.
     pub repeat_limit: u32,
-    /// Ballots per round.
+    /// Ballots with which a round begins.
     pub ballots: u32,
     /// Tokens of prompts and answers; absent means no bound.
     pub max_tokens: Option<u64>,
@@ -328,23 +332,6 @@ pub struct ProposedCallView {
     pub fault: Option<String>,
     /// The exact text of the arguments as sent, or as redacted.
     pub raw_args: String,
-}
-
-/// The ballots of a round were added up.
-#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
-pub struct ConsensusDecided {
-    /// The round.
-    pub round: u32,
-    /// Ballots needed.
-    pub k: u32,
-    /// Ballots of equal proposals, largest group first.
-    pub groups: Vec<Vec<u32>>,
-    /// Ballots without a readable proposal.
-    pub unreadable: Vec<u32>,
-    /// `agreed`, `escalated`, `retry` or `rejected`.
-    pub result: &'static str,
-    /// The ballot whose proposal stands, when agreed or escalated.
-    pub ballot: Option<u32>,
 }
 
 /// A step without calls is over.

@@ -1,8 +1,6 @@
 //! Fills the wire's forms from the domain's events: one match, no field forgotten silently. What is not here: the forms.
 
-use toolgate_core::event::{
-    self, ApprovalOpened, CallEnd, ConsensusResult, Dispatch, EndCause, Event, Limits, Recorded,
-};
+use toolgate_core::event::{self, ApprovalOpened, CallEnd, Dispatch, EndCause, Event, Limits, Recorded};
 use toolgate_core::input::{Narrowed, Reporter};
 use toolgate_core::json::Json;
 use toolgate_core::output::{Body, Output};
@@ -13,10 +11,10 @@ use super::control::control_word;
 use super::fact::{
     AdmissionOpenedView, ApprovalContent, ApprovalDecided, ApprovalOpenedView, BallotContent, BallotReceived, BlobView,
     BudgetSettled, CallAcknowledged, CallContent, CallDecided, CallEnded, ChargeView, ClassificationContent,
-    ClassificationReceived, ClientAttached, ConsensusDecided, CutView, DeficitView, DispatchView, EndedContent, Fact,
-    FindingView, GrantView, LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView,
-    OwnerChanged, PolicyView, ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded,
-    RunStarted, SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
+    ClassificationReceived, ClientAttached, CutView, DeficitView, DispatchView, EndedContent, Fact, FindingView,
+    GrantView, LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView, OwnerChanged,
+    PolicyView, ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded, RunStarted,
+    SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
 };
 use crate::wire::{RawJson, time_text};
 
@@ -43,7 +41,8 @@ impl From<&Event> for Fact {
                 deadline_at: time_text(e.deadline_at),
             }),
             Event::BallotReceived(e) => Self::BallotReceived(Box::new(ballot(e))),
-            Event::ConsensusDecided(e) => Self::ConsensusDecided(consensus(e)),
+            Event::VoteWidened(e) => Self::VoteWidened(super::vote::widened(e)),
+            Event::ConsensusDecided(e) => Self::ConsensusDecided(super::vote::consensus(e)),
             Event::CallDecided(e) => Self::CallDecided(Box::new(decided(e))),
             Event::CallDispatched(e) => Self::CallDispatched((&e.dispatch).into()),
             Event::CallAcknowledged(e) => {
@@ -194,23 +193,6 @@ fn proposed(call: &ProposedCall) -> ProposedCallView {
         args,
         fault,
         raw_args: call.raw_args.clone(),
-    }
-}
-
-fn consensus(e: &event::ConsensusDecided) -> ConsensusDecided {
-    let (result, ballot) = match e.result {
-        ConsensusResult::Agreed { ballot } => ("agreed", Some(ballot)),
-        ConsensusResult::Escalated { ballot } => ("escalated", Some(ballot)),
-        ConsensusResult::Retry => ("retry", None),
-        ConsensusResult::Rejected => ("rejected", None),
-    };
-    ConsensusDecided {
-        round: e.round,
-        k: e.k,
-        groups: e.tally.groups.clone(),
-        unreadable: e.tally.unreadable.clone(),
-        result,
-        ballot,
     }
 }
 

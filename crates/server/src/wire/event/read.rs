@@ -14,7 +14,7 @@ use toolgate_core::event::{
     AdmissionAnswered, AdmissionContent, AdmissionOpened, ApprovalContent, ApprovalDecided, ApprovalOpened,
     ApprovalReminded, CallAcknowledged, CallContent, CallDecided, CallDispatched, CallEnd, CallEnded, ConsensusDecided,
     ConsensusResult, Dispatch, EndCause, EndedContent, Event, GrantGiven, LedgerAnswer, OutcomeRefused, PolicyRecord,
-    Purpose, Recorded, ReservationAnswered, RunContent, RunEnded, RunStarted,
+    Purpose, Recorded, ReservationAnswered, RunContent, RunEnded, RunStarted, VoteWidened,
 };
 use toolgate_core::id::{CallId, SessionId};
 use toolgate_core::output::{Outcome, OutcomeStatus};
@@ -23,7 +23,7 @@ mod line;
 
 use line::{
     Ack, Admission, AnswerLine, Asked, Count, DecidedLine, Ended, Exact, Leave, Profile, Refused, Reminded,
-    Reservation, Run, RunEnd, Time, opened,
+    Reservation, Run, RunEnd, Time, Widening, opened,
 };
 
 /// Why a text is no export.
@@ -97,6 +97,10 @@ impl Envelope {
             "session_opened" => Event::SessionOpened(Box::new(opened(serde_json::from_str(text)?)?)),
             "profile_chosen" => Event::ProfileChosen(serde_json::from_str::<Profile>(text)?.into()),
             "run_started" => Event::RunStarted(self.started(serde_json::from_str(text)?)),
+            "vote_widened" => {
+                let Widening { round, from, to, tool, why } = serde_json::from_str(text)?;
+                Event::VoteWidened(VoteWidened { run: self.run, step: self.step, round, from, to, tool, why })
+            }
             "consensus_decided" => Event::ConsensusDecided(self.counted(serde_json::from_str(text)?)?),
             "call_decided" => Event::CallDecided(Box::new(self.decided(serde_json::from_str(text)?)?)),
             "call_dispatched" => Event::CallDispatched(CallDispatched {
@@ -151,7 +155,17 @@ impl Envelope {
             other => return Err(serde::de::Error::custom(format!("`{other}` is no result of a vote"))),
         };
         let tally = Tally { groups: count.groups, unreadable: count.unreadable };
-        Ok(ConsensusDecided { run: self.run, step: self.step, round: count.round, k: count.k, tally, result })
+        Ok(ConsensusDecided {
+            run: self.run,
+            step: self.step,
+            round: count.round,
+            n: count.n,
+            rule: count.rule,
+            k: count.k,
+            tally,
+            cancelled: count.cancelled,
+            result,
+        })
     }
 
     fn decided(&self, decided: DecidedLine) -> Result<CallDecided, serde_json::Error> {

@@ -9,9 +9,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use toolgate_core::consensus::{Electorate, Rule};
 use toolgate_core::event::{
     AdmissionVerb, ApprovalVerb, CedarRecord, Charge, Dispatch, FindingRecord, Limits, OpenedContent, PolicyRecord,
-    ProfileChosen, SessionOpened,
+    ProfileChosen, SessionOpened, WidenedBy,
 };
 use toolgate_core::id::{
     ActorId, ApprovalId, CallId, ClientInstance, Label, ProfileName, Sha256Digest, Tag, TenantId, ToolId,
@@ -113,11 +114,27 @@ pub(super) struct Run {
 #[derive(Deserialize)]
 pub(super) struct Count {
     pub(super) round: u32,
+    /// Exports of earlier versions lack it, the rule, and what was given up.
+    #[serde(default)]
+    pub(super) n: u32,
+    #[serde(default)]
+    pub(super) rule: Rule,
     pub(super) k: u32,
     pub(super) groups: Vec<Vec<u32>>,
     pub(super) unreadable: Vec<u32>,
+    #[serde(default)]
+    pub(super) cancelled: Vec<u32>,
     pub(super) result: String,
     pub(super) ballot: Option<u32>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Widening {
+    pub(super) round: u32,
+    pub(super) from: Electorate,
+    pub(super) to: Electorate,
+    pub(super) tool: ToolId,
+    pub(super) why: WidenedBy,
 }
 
 #[derive(Deserialize)]
