@@ -48,7 +48,7 @@ struct Arguments {
     #[arg(long, default_value_t = 2_000)]
     lease_ms: u64,
     /// Mean time between two faults in milliseconds.
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 400)]
     pace_ms: u64,
     /// Only this part.
     #[arg(long)]

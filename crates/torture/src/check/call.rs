@@ -32,7 +32,7 @@ impl Call {
         if dispatched != Some(&asked.fence) {
             return Some("no such dispatch");
         }
-        if !self.allowed.is_some_and(|allowed| allowed <= asked.fence) {
+        if self.allowed.is_none_or(|allowed| allowed > asked.fence) {
             return Some("not allowed before its dispatch");
         }
         if self.tool != asked.tool {
