@@ -213,7 +213,6 @@ impl<'a> Pass<'a> {
         };
         let sure = u64::from(consensus.escalate_below_percent.unwrap_or(0)) * u64::from(held.n);
         let confident = u64::from(most) * 100 >= sure;
-        let names = |ballot: u32| ballots.get(&ballot).is_some_and(|ballot| calls(ballot).next().is_some());
         let in_part = first.and_then(|first| ballots.get(&first)).is_some_and(|ballot| {
             calls(ballot).any(|call| consensus.compare.keys().any(|tool| tool.as_str() == call.tool))
         });
@@ -221,17 +220,15 @@ impl<'a> Pass<'a> {
         let escalates = consensus.on_no_consensus == OnNoConsensus::Escalate;
         let again = consensus.on_no_consensus == OnNoConsensus::Retry && e.round <= consensus.retries;
         let unsure = won && !confident && out == 0;
-        let asks_human = unsure && first.is_some_and(|first| is_calls(ballots.get(&first)))
-            || lost && escalates && first.is_some_and(|first| is_calls(ballots.get(&first)));
+        let acts = first.is_some_and(|first| is_calls(ballots.get(&first)));
+        let asks_human = acts && (unsure || lost && escalates);
         let nothing = (unsure || lost && (out == 0 || !escalates)) && !asks_human;
         let follows = match e.result {
             ConsensusResult::Agreed { ballot } => {
                 let same_whoever_comes = !in_part || by_first || missing.iter().all(|number| *number > ballot);
                 won && confident && first == Some(ballot) && same_whoever_comes
             }
-            ConsensusResult::Escalated { ballot } => {
-                out == 0 && asks_human && first == Some(ballot) && (names(ballot) || is_calls(ballots.get(&ballot)))
-            }
+            ConsensusResult::Escalated { ballot } => out == 0 && asks_human && first == Some(ballot),
             ConsensusResult::Retry => nothing && again,
             ConsensusResult::Rejected => nothing && !again,
         };
@@ -310,13 +307,15 @@ fn same_args(call: &ProposedCall, e: &CallDecided) -> bool {
 fn counts(ballot: &BallotReceived, consensus: &Consensus, trims: bool) -> Option<Value> {
     match &ballot.content.ballot.verdict {
         BallotVerdict::Malformed { .. } | BallotVerdict::Failed { .. } => None,
-        BallotVerdict::Proposal(Proposal::Done { output }) => match output.value() {
-            Value::String(text) if trims => {
-                let text = text.trim().to_owned();
-                (!text.is_empty()).then(|| serde_json::json!({"done": text}))
+        BallotVerdict::Proposal(Proposal::Done { output }) => {
+            let value = output.value();
+            let text = value.as_str().filter(|_| trims).map(str::trim);
+            match text {
+                Some("") => None,
+                Some(text) => Some(serde_json::json!({"text": text})),
+                None => Some(serde_json::json!({"output": output.as_str()})),
             }
-            _ => Some(serde_json::json!({"output": output.as_str()})),
-        },
+        }
         BallotVerdict::Proposal(Proposal::Calls(calls)) => {
             let one = |call: &ProposedCall| {
                 let ProposedArgs::Readable(args) = &call.args else { return None };

@@ -311,7 +311,7 @@ fn the_order_of_arrival_changes_nothing() {
             .map(|place| match random.below(9) {
                 0 => sample(&json!("error")),
                 1 => sample(&json!("unparsable")),
-                2 => done(*random.pick(&["A", " A", "b"])),
+                2 => done(random.pick::<&str>(&["A", " A", "b"])),
                 _ => {
                     let note = if random.one_in(2) { format!("{place}") } else { String::new() };
                     calls("t", &json!({"s": random.pick(&["A", "A", "B"]), "note": note}).to_string())
