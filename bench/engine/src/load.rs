@@ -20,11 +20,14 @@ pub(crate) struct Run {
 /// Numbers of sessions, over all measurements.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Runs sessions for so long; those under way at the end are waited for and count.
-pub(crate) async fn run(server: &Server, model: &Model, concurrency: usize, time: Duration) -> Run {
-    // A little before it counts, so that connections and statements are made.
+/// A little before anything counts, so that connections and statements are made.
+pub(crate) async fn warm(server: &Server, model: &Model, concurrency: usize, time: Duration) {
     sessions(server, concurrency, time / 6).await;
     model.take();
+}
+
+/// Runs sessions for so long; those under way at the end are waited for and count.
+pub(crate) async fn run(server: &Server, model: &Model, concurrency: usize, time: Duration) -> Run {
     let started = Instant::now();
     let sessions = sessions(server, concurrency, time).await;
     let took = started.elapsed();

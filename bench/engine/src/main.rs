@@ -8,23 +8,34 @@
     reason = "a benchmark reads the clock, prints, and fails loudly"
 )]
 
+mod bound;
+mod bundle;
+mod database;
 mod failover;
+mod fanout;
+mod flight;
+mod growth;
 mod load;
+mod memory;
 mod model;
+mod open;
 mod process;
 mod raw;
 mod report;
+mod resume;
 mod server;
+mod socket;
+mod stub;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::model::Model;
 use crate::report::{Point, Report};
-use crate::server::{Database, Server};
+use crate::server::{Database, Server, Setup};
 
 /// Load on a real server.
 #[derive(Debug, Parser)]
@@ -33,11 +44,14 @@ struct Arguments {
     #[arg(long, default_value = "target/release/toolgate")]
     program: PathBuf,
     /// A PostgreSQL cluster with fsync on; each round makes a database of its own there.
-    #[arg(long, env = "TOOLGATE_BENCH_POSTGRES_URL")]
+    #[arg(long, env = "TOOLGATE_BENCH_POSTGRES_URL", default_value = "postgres://postgres@127.0.0.1:5432/postgres")]
     postgres: String,
     /// Measure how sessions move between two servers instead.
     #[arg(long)]
     failover: bool,
+    /// Measure this instead.
+    #[arg(long)]
+    measure: Option<Measure>,
     /// Sessions at once.
     #[arg(long, value_delimiter = ',', default_value = "1,16,128,1024")]
     concurrency: Vec<usize>,
@@ -47,6 +61,24 @@ struct Arguments {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
+}
+
+/// What else can be measured.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Measure {
+    /// Memory for a session and for a connection.
+    Memory,
+    /// A step's cost in a full database and late in a long log.
+    Growth,
+    /// One event to a thousand readers.
+    Fanout,
+    /// Ten thousand sessions after a kill, and reading logs back.
+    Resume,
+    /// Nine thousand sessions whose model takes a second.
+    Flight,
+    /// Serves bare frames to the fan-out's readers.
+    #[value(hide = true)]
+    Bare,
 }
 
 /// The databases, in the order of each round.
@@ -62,15 +94,28 @@ async fn run(arguments: Arguments) -> ExitCode {
     if arguments.failover {
         return failover::run(&arguments.program, &arguments.postgres).await;
     }
+    let (program, cluster) = (arguments.program.as_path(), arguments.postgres.as_str());
+    match arguments.measure {
+        Some(Measure::Memory) => return memory::run(program, cluster).await,
+        Some(Measure::Growth) => return growth::run(program, cluster).await,
+        Some(Measure::Fanout) => return fanout::run(program, cluster).await,
+        Some(Measure::Resume) => return resume::run(program, cluster).await,
+        Some(Measure::Flight) => return flight::run(program, cluster).await,
+        Some(Measure::Bare) => return fanout::bare::serve().await,
+        None => {}
+    }
     let model = Model::start().await;
+    let time = Duration::from_secs(arguments.seconds);
     let mut report = Report::default();
     for round in 1..=arguments.rounds {
         for database in DATABASES {
-            let server = Server::start(&arguments.program, database, &arguments.postgres, &model).await;
+            let setup = Setup { database, ..Setup::postgres(program, cluster, bundle::ten_steps(&model)) };
+            let server = Server::start(setup).await;
             for concurrency in &arguments.concurrency {
+                load::warm(&server, &model, *concurrency, time).await;
                 let before = server.spent();
                 let flushes = process::flushes();
-                let run = load::run(&server, &model, *concurrency, Duration::from_secs(arguments.seconds)).await;
+                let run = load::run(&server, &model, *concurrency, time).await;
                 let point = Point {
                     steps_per_s: run.steps_per_s(),
                     overhead_p50: run.overhead(50),
@@ -83,7 +128,7 @@ async fn run(arguments: Arguments) -> ExitCode {
                 report.add(database, *concurrency, point);
             }
             if database == Database::Postgres {
-                let raw = raw::append(&server.database_url, Duration::from_secs(arguments.seconds)).await;
+                let raw = raw::append(&server.database_url, time).await;
                 println!("round {round} raw append: {raw}");
                 report.add_raw(raw);
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::bound::{Bound, median};
 use crate::raw::Raw;
 use crate::server::Database;
 
@@ -112,34 +113,4 @@ impl Report {
             ),
         ]
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Bound {
-    fn holds(self, figure: f64) -> bool {
-        match self {
-            Self::AtLeast(least) => figure >= least,
-            Self::AtMost(most) => figure <= most,
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtLeast(least) => write!(f, "at least {least}"),
-            Self::AtMost(most) => write!(f, "at most {most}"),
-        }
-    }
-}
-
-fn median(all: impl Iterator<Item = f64>) -> f64 {
-    let mut all: Vec<f64> = all.collect();
-    all.sort_unstable_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
