@@ -14,6 +14,7 @@ use crate::schema::Schema;
 use crate::tool::ToolDef;
 
 mod check;
+pub mod dialect;
 mod examples;
 pub mod hook;
 pub mod model;

@@ -2,6 +2,7 @@
 //! typed failure; nothing is guessed. What is not here: what a label means for a session (the core's classification).
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -10,11 +11,12 @@ use toolgate_core::id::Label;
 use toolgate_core::json::read_strict;
 use toolgate_core::proposal::{BallotVerdict, ProviderFailure};
 
-use crate::exchange::Exchange;
-use crate::openai::completion::{self, Finish, Reply};
-use crate::openai::request::parameters;
+use crate::answer::{Answer, Finish, Reply, Unread};
+use crate::exchange::Asker;
+use crate::model::Model;
 use crate::quote::clip;
-use crate::reasoning;
+use crate::wire::{self, Wire};
+use crate::{anthropic, openai, reasoning, responses};
 
 /// Characters of a reason that are kept.
 const MAX_REASONING: usize = 1000;
@@ -90,26 +92,25 @@ pub trait Classifier: Send + Sync + fmt::Debug {
     async fn classify(&self, ask: &ClassifyAsk) -> Result<Classified, ClassifyFailure>;
 }
 
-/// A classifier behind a chat endpoint.
+/// A classifier behind an endpoint.
 #[derive(Debug)]
-pub(crate) struct ChatClassifier {
-    exchange: Exchange,
+pub(crate) struct ModelClassifier {
+    model: Arc<Model>,
 }
 
-impl ChatClassifier {
-    pub(crate) const fn new(exchange: Exchange) -> Self {
-        Self { exchange }
+impl ModelClassifier {
+    pub(crate) const fn new(model: Arc<Model>) -> Self {
+        Self { model }
     }
 }
 
 #[async_trait]
-impl Classifier for ChatClassifier {
+impl Classifier for ModelClassifier {
     async fn classify(&self, ask: &ClassifyAsk) -> Result<Classified, ClassifyFailure> {
-        let body = encode(ask, self.exchange.def());
-        match self.exchange.run(&body).await {
-            Ok(received) => decode(received.reply(), ask),
-            Err(failure) => Err(ClassifyFailure::Provider { reason: failure.reason, detail: failure.detail }),
-        }
+        let exchange = &self.model.exchange;
+        let body = encode(ask, exchange.def());
+        let asker = Asker { tenant: &Arc::from(""), deltas: None };
+        judge(exchange.run(&body, asker).await.answer, ask)
     }
 }
 
@@ -127,22 +128,30 @@ pub fn encode(ask: &ClassifyAsk, def: &ModelDef) -> Value {
         system.push('\n');
         system.push_str(prompt);
     }
-    let mut body = parameters(def);
-    if def.temperature_milli.is_none() {
-        body.insert("temperature".to_owned(), json!(0));
-    }
-    body.insert("response_format".to_owned(), json!({"type": "json_object"}));
     let user = format!("The request, as a JSON string: {}", json!(ask.text));
-    body.insert(
-        "messages".to_owned(),
-        json!([{"role": "system", "content": system}, {"role": "user", "content": user}]),
-    );
-    Value::Object(body)
+    let messages = [("system", system), ("user", user)];
+    let wire = Wire::of(def.provider);
+    let mut body = match wire {
+        Wire::Chat => openai::request::of_messages(&messages, def),
+        Wire::Responses => responses::request::of_messages(&messages, def),
+        Wire::Messages => anthropic::request::of_messages(&messages, def),
+    };
+    if let (Wire::Chat, Some(body)) = (wire, body.as_object_mut()) {
+        if def.temperature_milli.is_none() {
+            body.insert("temperature".to_owned(), json!(0));
+        }
+        body.insert("response_format".to_owned(), json!({"type": "json_object"}));
+    }
+    body
 }
 
 /// What a reply amounts to. Pure.
-pub fn decode(reply: Reply<'_>, ask: &ClassifyAsk) -> Result<Classified, ClassifyFailure> {
-    let answer = completion::read(reply).map_err(failure_of)?;
+pub fn decode(reply: Reply<'_>, def: &ModelDef, ask: &ClassifyAsk) -> Result<Classified, ClassifyFailure> {
+    judge(wire::read(reply, Wire::of(def.provider)), ask)
+}
+
+fn judge(read: Result<Answer, Unread>, ask: &ClassifyAsk) -> Result<Classified, ClassifyFailure> {
+    let answer = read.map_err(|unread| failure_of(unread.verdict))?;
     if let Some(verdict) = answer.not_whole() {
         return Err(failure_of(verdict));
     }

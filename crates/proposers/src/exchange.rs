@@ -2,20 +2,24 @@
 //! time. What is not here: what the answer means.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use secrecy::SecretString;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
-use toolgate_core::bundle::model::ModelDef;
-use toolgate_core::proposal::ProviderFailure;
+use toolgate_core::bundle::model::{Auth, ModelDef};
+use toolgate_core::proposal::{BallotVerdict, MalformedReason, ProviderFailure, Usage};
 use url::Url;
 
-use crate::http::{Failure, Received, Transport, chat_url};
-use crate::openai::completion::is_transient;
+use crate::answer::{Answer, Unread};
+use crate::breaker::Breaker;
+use crate::delta::{Delta, DeltaSink};
+use crate::gate::Gate;
+use crate::http::{Advice, Failure, Request, Transport, endpoint};
 use crate::quote;
-use crate::secret::{SecretSource, scrub_body, scrub_text};
+use crate::secret::{SecretSource, scrub_text};
+use crate::wire::Wire;
 
 /// Longest time for one question, whatever the definition says.
 const MAX_TIMEOUT_MS: u64 = 600_000;
@@ -24,79 +28,145 @@ const MAX_WAIT: Duration = Duration::from_secs(120);
 /// First and longest back-off when the server asks for none.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(8));
 
-/// The way to one model. All its clones share the concurrency limit.
-#[derive(Debug, Clone)]
+/// The way to one model, shared by all who ask it.
+#[derive(Debug)]
 pub(crate) struct Exchange {
     transport: Transport,
     secrets: Arc<dyn SecretSource>,
-    def: Arc<ModelDef>,
+    def: ModelDef,
     url: Result<Arc<Url>, Failure>,
-    places: Arc<Semaphore>,
+    gate: Arc<Gate>,
+    breaker: Arc<Breaker>,
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) answer: Result<Answer, Unread>,
+    /// One entry for each attempt whose pieces were thrown away.
+    pub(crate) notes: Vec<String>,
+    /// What those attempts cost, as far as the provider said.
+    pub(crate) wasted: Usage,
+}
+
+impl From<Failure> for Told {
+    fn from(failure: Failure) -> Self {
+        Self { answer: Err(failure.into()), notes: Vec::new(), wasted: Usage::default() }
+    }
+}
+
+/// Who asks, and who watches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) tenant: &'a Arc<str>,
+    pub(crate) deltas: Option<&'a dyn DeltaSink>,
 }
 
 impl Exchange {
-    pub(crate) fn new(transport: Transport, secrets: Arc<dyn SecretSource>, def: ModelDef) -> Self {
-        let places = usize::try_from(def.max_concurrency).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
-        let url = chat_url(def.base_url.as_deref());
-        Self { transport, secrets, url, def: Arc::new(def), places: Arc::new(Semaphore::new(places)) }
+    pub(crate) fn new(
+        transport: Transport,
+        secrets: Arc<dyn SecretSource>,
+        def: ModelDef,
+        breaker: Arc<Breaker>,
+    ) -> Self {
+        let interval = Duration::from_millis(def.min_interval_ms);
+        let gate = Arc::new(Gate::new(def.max_concurrency, def.max_concurrency_per_tenant, interval));
+        let url = endpoint(def.base_url.as_deref(), Wire::of(def.provider));
+        Self { transport, secrets, url, def, gate, breaker }
     }
 
-    pub(crate) fn def(&self) -> &ModelDef {
+    pub(crate) const fn def(&self) -> &ModelDef {
         &self.def
     }
 
-    /// Sends a body and gives the last answer that came. Takes at most the model's `timeout_ms`, waiting included; no
+    /// Sends a body and gives what the last attempt brought. Takes at most the model's `timeout_ms`, waiting included; no
     /// text in it holds the API key.
-    pub(crate) async fn run(&self, body: &Value) -> Result<Received, Failure> {
-        let key = self.key()?;
+    pub(crate) async fn run(&self, body: &Value, asker: Asker<'_>) -> Told {
+        let (key, url) = match self.key().and_then(|key| Ok((key, self.url.clone()?))) {
+            Ok(found) => found,
+            Err(failure) => return failure.into(),
+        };
         let deadline = Instant::now() + Duration::from_millis(self.def.timeout_ms.min(MAX_TIMEOUT_MS));
-        match self.attempts(body, key.as_ref(), deadline).await {
-            Ok(received) => Ok(Received {
-                content_type: received.content_type.map(|kind| scrub_text(&kind, key.as_ref())),
-                body: scrub_body(received.body, key.as_ref()),
-                ..received
-            }),
-            Err(failure) => {
-                Err(Failure::new(failure.reason, quote::detail(&scrub_text(&failure.detail, key.as_ref()))))
+        let wire = Wire::of(self.def.provider);
+        let usual = if wire == Wire::Messages { Auth::XApiKey } else { Auth::Bearer };
+        let request = Request {
+            url: &url,
+            wire,
+            auth: self.def.auth.unwrap_or(usual),
+            key: key.as_ref(),
+            body,
+            first_byte: self.def.first_byte_timeout_ms.map(Duration::from_millis),
+        };
+        let mut told = self.attempts(request, asker, deadline).await;
+        if let Some(key) = &key {
+            match &mut told.answer {
+                Ok(answer) => answer.scrub(key),
+                Err(unread) => scrub_verdict(&mut unread.verdict, key),
             }
         }
+        told
     }
 
-    async fn attempts(&self, body: &Value, key: Option<&SecretString>, deadline: Instant) -> Result<Received, Failure> {
-        let url = self.url.clone()?;
+    async fn attempts(&self, request: Request<'_>, asker: Asker<'_>, deadline: Instant) -> Told {
         let mut attempt = 0;
+        let mut told = Told { answer: Err(self.out_of_time()), notes: Vec::new(), wasted: Usage::default() };
         loop {
-            let Ok(outcome) = timeout_at(deadline, self.once(&url, key, body)).await else {
-                return Err(self.out_of_time());
+            let is_out = AtomicBool::new(false);
+            let Ok((advice, answer)) = timeout_at(deadline, self.once(request, asker, &is_out)).await else {
+                if is_out.load(Ordering::Relaxed) {
+                    self.breaker.count(self.def.breaker, true);
+                }
+                return told;
             };
-            let wait = match &outcome {
-                Ok(received) if !is_transient(received.reply()) || received.should_retry == Some(false) => None,
-                Ok(received) => Some(received.retry_after.unwrap_or_else(|| backoff(attempt))),
-                Err(failure) if failure.reason == ProviderFailure::Transport => Some(backoff(attempt)),
-                Err(_) => None,
-            };
-            let now = Instant::now();
-            let Some(wait) =
-                wait.filter(|wait| attempt < self.def.retries && *wait <= MAX_WAIT && now + *wait < deadline)
-            else {
-                return outcome;
+            let transient = answer.as_ref().err().filter(|unread| unread.is_transient());
+            let wait = transient
+                .filter(|_| advice.should_retry != Some(false) && attempt < self.def.retries)
+                .map(|unread| (unread, advice.retry_after.unwrap_or_else(|| backoff(attempt))));
+            let fits = |wait: Duration| wait <= MAX_WAIT && Instant::now() + wait < deadline;
+            let Some((unread, wait)) = wait.filter(|(_, wait)| fits(*wait)) else {
+                return Told { answer, ..told };
             };
             tracing::debug!(model = self.def.model, attempt, wait_ms = wait.as_millis(), "asking again");
+            told.notes.push(format!("attempt_discarded:{}", reason_of(&unread.verdict)));
+            told.wasted = sum(told.wasted, unread.usage);
+            if let Some(sink) = asker.deltas {
+                sink.delta(Delta::Discarded);
+            }
             sleep(wait).await;
             attempt += 1;
         }
     }
 
     /// One attempt. The place is given back when the future is dropped, wherever it stands, and is not held between
-    /// attempts.
-    async fn once(&self, url: &Url, key: Option<&SecretString>, body: &Value) -> Result<Received, Failure> {
-        let closed = |_| Failure::new(ProviderFailure::Transport, "the model's queue is closed");
-        let _place = self.places.acquire().await.map_err(closed)?;
-        self.transport.post(url, key, body).await
+    /// attempts. `is_out` is set once the provider is really asked: waiting for a place says nothing about it.
+    async fn once(
+        &self,
+        request: Request<'_>,
+        asker: Asker<'_>,
+        is_out: &AtomicBool,
+    ) -> (Advice, Result<Answer, Unread>) {
+        let give_up = Advice { should_retry: Some(false), ..Advice::default() };
+        let Ok(_place) = self.gate.enter(asker.tenant).await else {
+            let full = Failure::new(ProviderFailure::RateLimited, "too many questions wait for this model");
+            return (give_up, Err(full.into()));
+        };
+        if let Err(left) = self.breaker.check(self.def.breaker) {
+            return (give_up, Err(left_alone(left)));
+        }
+        is_out.store(true, Ordering::Relaxed);
+        let watch = |delta: Delta| {
+            if let Some(sink) = asker.deltas {
+                sink.delta(delta.scrubbed(request.key));
+            }
+        };
+        let (advice, answer) = self.transport.post(request, &watch).await;
+        let failed = answer.as_ref().is_err_and(Unread::is_transient);
+        self.breaker.count(self.def.breaker, failed);
+        (advice, answer)
     }
 
-    fn out_of_time(&self) -> Failure {
-        Failure::new(ProviderFailure::TimedOut, format!("no complete answer within {} ms", self.def.timeout_ms))
+    fn out_of_time(&self) -> Unread {
+        Failure::new(ProviderFailure::TimedOut, format!("no complete answer within {} ms", self.def.timeout_ms)).into()
     }
 
     fn key(&self) -> Result<Option<SecretString>, Failure> {
@@ -105,6 +175,45 @@ impl Exchange {
             Failure::new(ProviderFailure::Misconfigured, format!("the secret `{}` is not set", quote::clip(name, 80)))
         };
         self.secrets.secret(name).map(Some).ok_or_else(missing)
+    }
+}
+
+fn left_alone(left: Duration) -> Unread {
+    let said =
+        format!("the provider failed several times in a row and is not asked for another {} ms", left.as_millis());
+    Failure::new(ProviderFailure::ServerError, said).into()
+}
+
+fn scrub_verdict(verdict: &mut BallotVerdict, key: &SecretString) {
+    match verdict {
+        BallotVerdict::Failed { detail, .. } | BallotVerdict::Malformed { detail, .. } => {
+            *detail = quote::detail(&scrub_text(detail, Some(key)));
+        }
+        BallotVerdict::Proposal(_) => {}
+    }
+}
+
+/// The closed reason as it stands in the log.
+fn reason_of(verdict: &BallotVerdict) -> String {
+    let word = |value: Result<Value, _>| value.ok().and_then(|value| value.as_str().map(str::to_owned));
+    match verdict {
+        BallotVerdict::Failed { reason, .. } => word(serde_json::to_value(reason)).unwrap_or_default(),
+        BallotVerdict::Malformed { reason, .. } => {
+            word(serde_json::to_value::<MalformedReason>(*reason)).unwrap_or_default()
+        }
+        BallotVerdict::Proposal(_) => String::new(),
+    }
+}
+
+/// Two costs together; unknown and unknown stay unknown.
+pub(crate) fn sum(one: Usage, other: Usage) -> Usage {
+    let add = |one: Option<u64>, other: Option<u64>| match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (known, None) | (None, known) => known,
+    };
+    Usage {
+        input_tokens: add(one.input_tokens, other.input_tokens),
+        output_tokens: add(one.output_tokens, other.output_tokens),
     }
 }
 

@@ -5,15 +5,23 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use toolgate_core::bundle::model::Auth;
 use toolgate_core::proposal::ProviderFailure;
 use url::{Host, Url};
 
-use crate::openai::Reply;
+use crate::answer::{Answer, Reply, Unread};
+use crate::anthropic;
+use crate::delta::Delta;
 use crate::proposer::SetupError;
+use crate::quote::failed;
+use crate::secret::{scrub_body, scrub_text};
+use crate::stream::Stream;
+use crate::wire::{self, Wire};
 
 pub(crate) mod retry_after;
 
@@ -29,28 +37,37 @@ pub(crate) struct Failure {
     pub(crate) detail: String,
 }
 
+impl From<Failure> for Unread {
+    fn from(failure: Failure) -> Self {
+        failed(failure.reason, &failure.detail).into()
+    }
+}
+
 impl Failure {
     pub(crate) fn new(reason: ProviderFailure, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }
 }
 
-/// A reply, read to its end.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) status: u16,
-    pub(crate) content_type: Option<String>,
-    /// How long the server asks to wait before the next attempt.
+/// What a server says about asking again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Advice {
+    /// How long it asks to wait before the next attempt.
     pub(crate) retry_after: Option<Duration>,
-    /// The server's own word on whether to try again.
+    /// Its own word on whether to try again.
     pub(crate) should_retry: Option<bool>,
-    pub(crate) body: Vec<u8>,
 }
 
-impl Received {
-    pub(crate) fn reply(&self) -> Reply<'_> {
-        Reply { status: self.status, content_type: self.content_type.as_deref(), body: &self.body }
-    }
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) url: &'a Url,
+    pub(crate) wire: Wire,
+    pub(crate) auth: Auth,
+    pub(crate) key: Option<&'a SecretString>,
+    pub(crate) body: &'a Value,
+    /// Time until the first byte of the answer.
+    pub(crate) first_byte: Option<Duration>,
 }
 
 /// Two clients with one configuration: addresses on this machine never go through a proxy.
@@ -69,16 +86,48 @@ impl Transport {
         Ok(Self { remote: client(builder())?, local: client(builder().no_proxy())? })
     }
 
-    /// Posts JSON and reads the whole answer. The caller bounds the time.
-    pub(crate) async fn post(&self, url: &Url, key: Option<&SecretString>, body: &Value) -> Result<Received, Failure> {
-        let client = if is_local(url) { &self.local } else { &self.remote };
-        let mut request = client.post(url.clone()).json(body);
-        if let Some(key) = key {
-            request = request.header(AUTHORIZATION, bearer(key)?);
-        }
-        let response = request.send().await.map_err(|error| transport_failure(error, "no answer"))?;
-        read(response).await
+    /// Posts JSON and reads the whole answer; pieces of a stream go to `watch` while they come. The caller bounds the time.
+    pub(crate) async fn post(
+        &self,
+        request: Request<'_>,
+        watch: &(dyn Fn(Delta) + Sync),
+    ) -> (Advice, Result<Answer, Unread>) {
+        let patience = request.first_byte.map(|time| Instant::now() + time);
+        let response = match within(patience, self.send(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(failure)) | Err(failure) => return (Advice::default(), Err(failure.into())),
+        };
+        let headers = response.headers();
+        let advice = Advice {
+            retry_after: retry_after::read(|name| text(headers, name)),
+            should_retry: text(headers, "x-should-retry").and_then(|value| value.parse().ok()),
+        };
+        (advice, read(response, request, patience, watch).await)
     }
+
+    async fn send(&self, request: Request<'_>) -> Result<reqwest::Response, Failure> {
+        let client = if is_local(request.url) { &self.local } else { &self.remote };
+        let mut builder = client.post(request.url.clone()).json(request.body);
+        if request.wire == Wire::Messages {
+            builder = builder.header("anthropic-version", anthropic::VERSION);
+        }
+        if let Some(key) = request.key {
+            let (name, before) = match request.auth {
+                Auth::Bearer => ("authorization", "Bearer "),
+                Auth::ApiKey => ("api-key", ""),
+                Auth::XApiKey => ("x-api-key", ""),
+            };
+            builder = builder.header(name, secret_value(before, key)?);
+        }
+        builder.send().await.map_err(|error| transport_failure(error, "no answer"))
+    }
+}
+
+/// Waits no longer than until the first byte has to be there.
+async fn within<T>(patience: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
+    let Some(until) = patience else { return Ok(work.await) };
+    let late = |_| Failure::new(ProviderFailure::TimedOut, "no first byte within the time for it");
+    timeout_at(until, work).await.map_err(late)
 }
 
 fn builder() -> reqwest::ClientBuilder {
@@ -98,34 +147,67 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-fn bearer(key: &SecretString) -> Result<HeaderValue, Failure> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())).map_err(|_| {
+fn secret_value(before: &str, key: &SecretString) -> Result<HeaderValue, Failure> {
+    let mut value = HeaderValue::from_str(&format!("{before}{}", key.expose_secret())).map_err(|_| {
         Failure::new(ProviderFailure::Misconfigured, "the API key has characters that no header may carry")
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-async fn read(mut response: reqwest::Response) -> Result<Received, Failure> {
+async fn read(
+    mut response: reqwest::Response,
+    request: Request<'_>,
+    patience: Option<Instant>,
+    watch: &(dyn Fn(Delta) + Sync),
+) -> Result<Answer, Unread> {
     let headers = response.headers();
     let announced = text(headers, CONTENT_LENGTH.as_str()).and_then(|length| length.parse::<u64>().ok());
-    let mut received = Received {
-        status: response.status().as_u16(),
-        content_type: text(headers, CONTENT_TYPE.as_str()).map(str::to_owned),
-        retry_after: retry_after::read(|name| text(headers, name)),
-        should_retry: text(headers, "x-should-retry").and_then(|value| value.parse().ok()),
-        body: Vec::new(),
-    };
-    if announced.is_some_and(|length| length > MAX_BODY as u64) {
-        return Err(too_large());
+    let kind = text(headers, CONTENT_TYPE.as_str()).map(str::to_owned);
+    let status = response.status().as_u16();
+    let mut stream =
+        (wire::is_success(status) && wire::is_stream(kind.as_deref(), b"")).then(|| Stream::new(request.wire));
+    if stream.is_none() && announced.is_some_and(|length| length > MAX_BODY as u64) {
+        return Err(too_large().into());
     }
-    while let Some(chunk) = response.chunk().await.map_err(|error| transport_failure(error, "the answer broke off"))? {
-        if received.body.len() + chunk.len() > MAX_BODY {
-            return Err(too_large());
+    let mut body = Vec::new();
+    let mut deltas = Vec::new();
+    let mut patience = patience;
+    loop {
+        let chunk = match within(patience.take(), response.chunk()).await {
+            Err(failure) => return Err(failure.into()),
+            Ok(Ok(Some(chunk))) => chunk,
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => {
+                let failure = transport_failure(error, "the answer broke off");
+                // What broke off after the end of the answer is no loss.
+                return match stream.map(Stream::finish) {
+                    Some(Ok(answer)) => Ok(answer),
+                    Some(Err(unread)) => Err(Unread { usage: unread.usage, ..failure.into() }),
+                    None => Err(failure.into()),
+                };
+            }
+        };
+        match &mut stream {
+            Some(stream) => {
+                let goes_on = stream.push(&chunk, &mut deltas);
+                deltas.drain(..).for_each(watch);
+                if !goes_on {
+                    break;
+                }
+            }
+            None if body.len() + chunk.len() > MAX_BODY => return Err(too_large().into()),
+            None => body.extend_from_slice(&chunk),
         }
-        received.body.extend_from_slice(&chunk);
     }
-    Ok(received)
+    match stream {
+        Some(stream) => stream.finish(),
+        None => {
+            let body = scrub_body(body, request.key);
+            let kind = kind.map(|kind| scrub_text(&kind, request.key));
+            wire::read(Reply { status, content_type: kind.as_deref(), body: &body }, request.wire)
+        }
+    }
 }
 
 fn too_large() -> Failure {
@@ -160,8 +242,8 @@ fn chain(error: &reqwest::Error) -> String {
     text
 }
 
-/// The address of the chat endpoint under a base URL.
-pub(crate) fn chat_url(base: Option<&str>) -> Result<Arc<Url>, Failure> {
+/// The address of the endpoint under a base URL.
+pub(crate) fn endpoint(base: Option<&str>, wire: Wire) -> Result<Arc<Url>, Failure> {
     let wrong = |what: &str| Failure::new(ProviderFailure::Misconfigured, what);
     let base = base.ok_or_else(|| wrong("the model has no `base_url`"))?;
     let mut url = Url::parse(base).map_err(|error| wrong(&format!("`base_url` is no URL: {error}")))?;
@@ -171,9 +253,10 @@ pub(crate) fn chat_url(base: Option<&str>) -> Result<Arc<Url>, Failure> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(wrong("`base_url` holds credentials; name a variable in `api_key_env` instead"));
     }
-    if !url.path().trim_end_matches('/').ends_with("/chat/completions") {
+    let end = format!("/{}", wire.path().join("/"));
+    if !url.path().trim_end_matches('/').ends_with(&end) {
         let mut path = url.path_segments_mut().map_err(|()| wrong("`base_url` cannot have a path"))?;
-        path.pop_if_empty().extend(["chat", "completions"]);
+        path.pop_if_empty().extend(wire.path());
     }
     Ok(Arc::new(url))
 }
@@ -194,12 +277,12 @@ mod tests {
             ),
             ("https://a.example?v=1", "https://a.example/chat/completions?v=1"),
         ] {
-            assert_eq!(chat_url(Some(base)).unwrap().as_str(), url);
+            assert_eq!(endpoint(Some(base), Wire::Chat).unwrap().as_str(), url);
         }
         for base in
             [None, Some("ftp://a.example"), Some("nonsense"), Some("https://user:pw@a.example/v1"), Some("data:x")]
         {
-            let failure = chat_url(base).unwrap_err();
+            let failure = endpoint(base, Wire::Chat).unwrap_err();
             assert_eq!(failure.reason, ProviderFailure::Misconfigured);
             assert!(!failure.detail.contains("pw@"));
         }

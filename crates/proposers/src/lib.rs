@@ -4,19 +4,39 @@
 //! goes wrong is a ballot with a typed reason, so that every path ends in something the log can hold. What is not here:
 //! what is decided about a proposal (`toolgate-core`) and when a model is asked (`toolgate-server`).
 //!
-//! Reading order: [`Proposer`], [`openai`], [`envelope`], [`scripted`], [`classifier`].
+//! Reading order: [`Proposer`], [`encode`] and [`decode`] (`wire`), the formats (`openai`, `responses`, `anthropic`,
+//! `envelope`), `judge`, [`scripted`], [`classifier`].
 
+mod answer;
+mod anthropic;
+mod breaker;
 pub mod classifier;
+mod delta;
 pub mod envelope;
 mod exchange;
+mod failure;
+mod gate;
 mod http;
-pub mod openai;
+mod judge;
+mod model;
+mod names;
+mod openai;
 mod proposer;
 mod quote;
 mod reasoning;
+mod responses;
+mod schema;
 pub mod scripted;
 mod secret;
+mod sse;
+mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod turns;
+mod wire;
 
+pub use answer::Reply;
+pub use delta::{Delta, DeltaSink};
 pub use proposer::{Proposer, Proposers, Seat, SetupError};
 pub use secret::{EnvSecrets, SecretSource};
+pub use wire::{StreamDecoder, decode, encode};

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
@@ -10,10 +11,13 @@ use toolgate_core::ask::Ask;
 use toolgate_core::bundle::model::{ModelDef, Provider};
 use toolgate_core::proposal::Ballot;
 
-use crate::classifier::{ChatClassifier, Classifier};
+use crate::breaker::Breaker;
+use crate::classifier::{Classifier, ModelClassifier};
+use crate::delta::DeltaSink;
+use crate::envelope::{JsonEnvelope, ToolProtocol};
 use crate::exchange::Exchange;
 use crate::http::Transport;
-use crate::openai::ChatProposer;
+use crate::model::{Model, ModelProposer};
 use crate::scripted::{ScriptedClassifier, ScriptedProposer};
 use crate::secret::{EnvSecrets, SecretSource};
 
@@ -33,8 +37,14 @@ pub struct Seat {
 #[async_trait]
 pub trait Proposer: Send + Sync + fmt::Debug {
     /// Asks once. Never fails: no answer and an unreadable answer are ballots too. Bounded in time by the model's
-    /// `timeout_ms`, queueing and retries included. Dropping the future gives up the request and its place.
-    async fn propose(&self, ask: &Ask, seat: Seat) -> Ballot;
+    /// `timeout_ms` (and that of its fallback), queueing and retries included. Dropping the future gives up the request and
+    /// its place. Pieces of a streamed answer go to `deltas` while they come; the ballot does not depend on them.
+    async fn propose_watched(&self, ask: &Ask, seat: Seat, deltas: Option<&dyn DeltaSink>) -> Ballot;
+
+    /// The same without anybody who watches.
+    async fn propose(&self, ask: &Ask, seat: Seat) -> Ballot {
+        self.propose_watched(ask, seat, None).await
+    }
 }
 
 /// Why the factory cannot be made.
@@ -52,15 +62,21 @@ pub enum SetupError {
 #[derive(Clone)]
 pub struct Proposers {
     shared: Arc<Shared>,
+    protocol: Arc<dyn ToolProtocol>,
 }
 
 struct Shared {
     transport: Transport,
     secrets: Arc<dyn SecretSource>,
     salt: [u8; 32],
-    /// Proposers in use, by the JSON of their definition: equal definitions share one concurrency limit.
-    made: Mutex<HashMap<String, Weak<dyn Proposer>>>,
+    /// Models in use, by the JSON of their definition: equal definitions share one limit.
+    models: Mutex<HashMap<String, Weak<Model>>>,
+    /// What fails is a provider, not a definition.
+    breakers: Mutex<HashMap<Provided, Weak<Breaker>>>,
 }
+
+/// Who provides a model: the address and the name of the key.
+type Provided = (Option<String>, Option<String>);
 
 impl fmt::Debug for Proposers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,25 +95,37 @@ impl Proposers {
         let mut salt = [0_u8; 32];
         getrandom::fill(&mut salt).map_err(|_| SetupError::Randomness)?;
         let transport = Transport::new()?;
-        Ok(Self { shared: Arc::new(Shared { transport, secrets, salt, made: Mutex::default() }) })
+        let shared = Shared { transport, secrets, salt, models: Mutex::default(), breakers: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared), protocol: Arc::new(JsonEnvelope) })
     }
 
-    /// The proposer of this definition. A definition that cannot work gives a proposer whose ballots say so.
+    /// The same factory with another text protocol for models that have no native calls.
+    #[must_use]
+    pub fn with_protocol(self, protocol: Arc<dyn ToolProtocol>) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// The proposer of this definition, without fallback, for no tenant in particular. A definition that cannot work gives
+    /// a proposer whose ballots say so.
     #[must_use]
     pub fn proposer(&self, def: &ModelDef) -> Arc<dyn Proposer> {
-        // Serialising a definition cannot fail; without a key the proposer is merely not shared.
-        let key = serde_json::to_string(def).unwrap_or_default();
-        let mut made = self.shared.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(proposer) = made.get(&key).and_then(Weak::upgrade) {
-            return proposer;
+        self.proposer_for("", def, None)
+    }
+
+    /// The proposer of this definition for a tenant: tenants that wait for a place take turns. `fallback` is the definition
+    /// that `ModelDef::fallback` names.
+    #[must_use]
+    pub fn proposer_for(&self, tenant: &str, def: &ModelDef, fallback: Option<&ModelDef>) -> Arc<dyn Proposer> {
+        if def.provider == Provider::Scripted {
+            return Arc::new(ScriptedProposer::new(def.clone()));
         }
-        let proposer: Arc<dyn Proposer> = match def.provider {
-            Provider::Scripted => Arc::new(ScriptedProposer::new(def.clone())),
-            Provider::Openai => Arc::new(ChatProposer::new(self.exchange(def), self.shared.salt)),
-        };
-        made.retain(|_, old| old.strong_count() > 0);
-        made.insert(key, Arc::downgrade(&proposer));
-        proposer
+        Arc::new(ModelProposer {
+            model: self.model(def),
+            tenant: Arc::from(tenant),
+            salt: self.shared.salt,
+            protocol: Arc::clone(&self.protocol),
+            fallback: fallback.map(|def| self.proposer_for(tenant, def, None)),
+        })
     }
 
     /// A classifier that asks the model of this definition.
@@ -105,11 +133,33 @@ impl Proposers {
     pub fn classifier(&self, def: &ModelDef) -> Arc<dyn Classifier> {
         match def.provider {
             Provider::Scripted => Arc::new(ScriptedClassifier::new(def.clone())),
-            Provider::Openai => Arc::new(ChatClassifier::new(self.exchange(def))),
+            Provider::Openai | Provider::OpenaiResponses | Provider::Anthropic => {
+                Arc::new(ModelClassifier::new(self.model(def)))
+            }
         }
     }
 
-    fn exchange(&self, def: &ModelDef) -> Exchange {
-        Exchange::new(self.shared.transport.clone(), Arc::clone(&self.shared.secrets), def.clone())
+    fn model(&self, def: &ModelDef) -> Arc<Model> {
+        // Serialising a definition cannot fail; without a key the model is merely not shared.
+        let key = serde_json::to_string(def).unwrap_or_default();
+        let provider = (def.base_url.clone(), def.api_key_env.clone());
+        let make = || {
+            let breaker = shared(&self.shared.breakers, provider, Breaker::default);
+            let (transport, secrets) = (self.shared.transport.clone(), Arc::clone(&self.shared.secrets));
+            Model::new(Exchange::new(transport, secrets, def.clone(), breaker))
+        };
+        shared(&self.shared.models, key, make)
     }
+}
+
+/// The value of a key, made where nobody holds one.
+fn shared<K: Eq + Hash, V>(all: &Mutex<HashMap<K, Weak<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(value) = all.get(&key).and_then(Weak::upgrade) {
+        return value;
+    }
+    let value = Arc::new(make());
+    all.retain(|_, old| old.strong_count() > 0);
+    all.insert(key, Arc::downgrade(&value));
+    value
 }

@@ -9,8 +9,9 @@ use toolgate_core::json::Json;
 use toolgate_core::proposal::{Ballot, BallotVerdict, Proposal, ProposedCall, ProviderFailure};
 
 use crate::classifier::{Classified, Classifier, ClassifyAsk, ClassifyFailure, read_answer};
+use crate::delta::DeltaSink;
 use crate::envelope;
-use crate::openai::read_args;
+use crate::judge::read_args;
 use crate::proposer::{Proposer, Seat};
 use crate::quote;
 
@@ -29,7 +30,7 @@ impl ScriptedProposer {
 
 #[async_trait]
 impl Proposer for ScriptedProposer {
-    async fn propose(&self, ask: &Ask, _seat: Seat) -> Ballot {
+    async fn propose_watched(&self, ask: &Ask, _seat: Seat, _deltas: Option<&dyn DeltaSink>) -> Ballot {
         answer(ask, &self.def)
     }
 }
@@ -44,7 +45,9 @@ pub fn answer(ask: &Ask, def: &ModelDef) -> Ballot {
     let mut ballot = quote::bare(quote::failed(ProviderFailure::ScriptExhausted, ""));
     (ballot.text, ballot.verdict) = match next {
         ScriptedAnswer::Fail(reason) => (String::new(), quote::failed(*reason, "the script says so")),
-        ScriptedAnswer::Text(text) => (text.clone(), envelope::judge(text, def.lenient, &mut ballot.normalised)),
+        ScriptedAnswer::Text(text) => {
+            (text.clone(), envelope::judge(&envelope::JsonEnvelope, text, def.lenient, &mut ballot.normalised))
+        }
         ScriptedAnswer::Done(output) => {
             let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
             (text, BallotVerdict::Proposal(Proposal::Done { output: Json::from_value(output) }))

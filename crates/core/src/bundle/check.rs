@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{ModelDef, Provider};
 use super::{Bundle, BundleFault, BundleForm, ClassRule, IDENTITY_KEYS, examples, fold_key};
 use crate::id::ModelName;
 use crate::json::Json;
@@ -12,6 +11,7 @@ use crate::tool::SECRET_PREFIX;
 
 mod budget;
 mod hook;
+mod model;
 mod policy;
 mod profile;
 mod tool;
@@ -37,7 +37,7 @@ pub(super) fn compile(form: BundleForm, source: Json) -> Result<Bundle, Vec<Bund
     let keys: BTreeSet<String> =
         IDENTITY_KEYS.into_iter().map(fold_key).chain(form.identity_keys.iter().map(|key| fold_key(key))).collect();
     for (name, model) in &form.models {
-        check.model(name, model);
+        check.model(&form.models, name, model);
     }
     if form.default_model.as_ref().is_some_and(|name| !form.models.contains_key(name)) {
         check.fault("/default_model", "model_exists", "names no model of this bundle");
@@ -82,6 +82,7 @@ pub(super) fn compile(form: BundleForm, source: Json) -> Result<Bundle, Vec<Bund
     if bundle.profiles.is_empty() && check.faults.is_empty() {
         check.fault("/profiles", "profile_exists", "a bundle needs at least one profile");
     }
+    check.offered(&bundle);
     check.classification(&bundle);
     check.hooks(&bundle);
     check.tenant(&bundle);
@@ -133,39 +134,6 @@ impl Check {
         if name.is_some_and(|name| !name.starts_with(SECRET_PREFIX)) {
             let detail = format!("a bundle may name only variables that begin with {SECRET_PREFIX}");
             self.fault(path, "secret_name", detail);
-        }
-    }
-
-    fn model(&mut self, name: &ModelName, model: &ModelDef) {
-        let path = format!("/models/{name}");
-        self.range(format!("{path}/timeout_ms"), model.timeout_ms, 1, 600_000);
-        self.range(format!("{path}/retries"), u64::from(model.retries), 0, 10);
-        self.secret(format!("{path}/api_key_env"), model.api_key_env.as_deref());
-        let prices = model.prices.unwrap_or_default();
-        for (name, price) in [
-            ("input_microusd_per_million", prices.input_microusd_per_million),
-            ("output_microusd_per_million", prices.output_microusd_per_million),
-            ("call_microusd", prices.call_microusd),
-        ] {
-            self.range(format!("{path}/prices/{name}"), price, 0, 1_000_000_000_000);
-        }
-        self.range(format!("{path}/max_concurrency"), u64::from(model.max_concurrency), 1, 10_000);
-        match model.provider {
-            Provider::Scripted => {
-                if model.script.is_empty() {
-                    self.fault(format!("{path}/script"), "script", "a scripted model needs at least one answer");
-                }
-            }
-            Provider::Openai => {
-                let url = model.base_url.as_deref().unwrap_or_default();
-                self.url(format!("{path}/base_url"), url);
-                if model.model.as_deref().unwrap_or_default().is_empty() {
-                    self.fault(format!("{path}/model"), "model_id", "needs the provider's model id");
-                }
-                if !model.script.is_empty() {
-                    self.fault(format!("{path}/script"), "script", "only a scripted model has a script");
-                }
-            }
         }
     }
 

@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 use toolgate_policy::{Fault, PolicyForm, Reach};
 
+use super::dialect;
+use super::model::{CallForm, Provider};
 use super::{Bundle, BundleFault, Tool};
 use crate::id::ModelName;
 use crate::profile::{Harness, Profile};
@@ -16,6 +18,9 @@ use crate::tool::{Risk, ToolClass};
 const WIDE_CALLS: u32 = 1_000;
 /// Milliseconds of one run beyond which a limit bounds nothing in practice: a day.
 const WIDE_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Tools of one request beyond which providers refuse it.
+const MANY_TOOLS: usize = 128;
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -66,6 +71,7 @@ impl Bundle {
         lint.tools();
         lint.profiles();
         lint.models();
+        lint.dialects();
         lint.labels();
         lint.policies();
         lint.found.sort();
@@ -167,10 +173,38 @@ impl Lint<'_> {
             profile.model.iter().chain(of_votes)
         });
         let of_labels = bundle.classification().and_then(|classification| classification.model.as_ref());
-        let used: BTreeSet<&ModelName> = profiles.chain(of_labels).collect();
+        let fallbacks = bundle.models().filter_map(|(_, model)| model.fallback.as_ref());
+        let used: BTreeSet<&ModelName> = profiles.chain(of_labels).chain(fallbacks).collect();
         for (name, _) in bundle.models().filter(|(name, _)| !used.contains(name)) {
             let detail = format!("nobody asks `{name}`; use it or take it out");
             self.warning(format!("/models/{name}"), "unused_model", detail);
+        }
+    }
+
+    /// What a provider would refuse of a tool is shown otherwise to its models; the owner should know.
+    fn dialects(&mut self) {
+        let bundle = self.bundle;
+        for (profile_name, profile) in bundle.profiles() {
+            let of_votes = profile.consensus.iter().flat_map(|consensus| &consensus.models);
+            let models = profile.model.iter().chain(of_votes).filter_map(|name| bundle.model(name));
+            for model in models.filter(|model| model.calls != CallForm::Envelope) {
+                for tool in profile.tools.iter().filter_map(|id| bundle.tool(id)) {
+                    let schema = tool.parameters.shown().value();
+                    for change in dialect::shown(model.provider, &schema).changes {
+                        let detail = format!("{}; what is validated stays the same", change.detail);
+                        self.warning(
+                            format!("/tools/{}/parameters{}", tool.id, change.pointer),
+                            "shown_otherwise",
+                            detail,
+                        );
+                    }
+                }
+                if profile.tools.len() > MANY_TOOLS && model.provider != Provider::Scripted {
+                    let count = profile.tools.len();
+                    let detail = format!("{count} tools are offered; several providers take {MANY_TOOLS} at most");
+                    self.warning(format!("/profiles/{profile_name}/tools"), "many_tools", detail);
+                }
+            }
         }
     }
 

@@ -3,13 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::ModelName;
+
 /// One entry of a bundle's `models`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDef {
     /// Which adapter speaks to it.
     pub provider: Provider,
-    /// How calls travel: as native tool calls or in a text envelope.
+    /// How calls travel: as native tool calls, in a text envelope, or whichever comes.
     #[serde(default)]
     pub calls: CallForm,
     /// Base URL, for example `http://127.0.0.1:8089/v1`; absent for scripted models.
@@ -59,6 +61,41 @@ pub struct ModelDef {
     /// Which ids calls carry on the wire.
     #[serde(default)]
     pub wire_ids: WireIds,
+    /// Ask for the answer as a stream, so that its pieces can be shown while they come. The whole answer is judged as ever.
+    #[serde(default)]
+    pub stream: bool,
+    /// Whether a streamed chat completion is asked to report its usage; a few servers refuse the field.
+    #[serde(default = "yes")]
+    pub stream_usage: bool,
+    /// Whether the model may ask for several calls at once; absent says nothing to the provider.
+    #[serde(default)]
+    pub parallel_calls: Option<bool>,
+    /// What becomes of reasoning that came with an earlier answer.
+    #[serde(default)]
+    pub reasoning: Reasoning,
+    /// Which header carries the API key; absent means what the provider's own API has.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+    /// Mark tools as strict where their schema satisfies the provider's strict mode at every level.
+    #[serde(default)]
+    pub strict_tools: bool,
+    /// Time until the first byte of an answer in milliseconds, 1 to 600,000; absent means that only `timeout_ms` bounds it.
+    #[serde(default)]
+    pub first_byte_timeout_ms: Option<u64>,
+    /// Least time between the starts of two requests in milliseconds, 0 to 60,000.
+    #[serde(default)]
+    pub min_interval_ms: u64,
+    /// Requests of one tenant under way at once in one server, 1 to 10,000; absent means `max_concurrency`. Tenants that wait
+    /// take turns in either case.
+    #[serde(default)]
+    pub max_concurrency_per_tenant: Option<u32>,
+    /// When to stop asking a provider that keeps failing; absent means never.
+    #[serde(default)]
+    pub breaker: Option<Breaker>,
+    /// The model of this bundle that is asked when this one gives no answer after its retries. It has no fallback itself,
+    /// and costs no more.
+    #[serde(default)]
+    pub fallback: Option<ModelName>,
     /// Answers of a scripted model, in order.
     #[serde(default)]
     pub script: Vec<ScriptedAnswer>,
@@ -69,6 +106,9 @@ pub struct ModelDef {
 
 const fn default_timeout_ms() -> u64 {
     120_000
+}
+const fn yes() -> bool {
+    true
 }
 const fn default_retries() -> u32 {
     2
@@ -98,6 +138,10 @@ pub struct Prices {
 pub enum Provider {
     /// `POST {base_url}/chat/completions`, OpenAI style.
     Openai,
+    /// `POST {base_url}/responses`, OpenAI's newer interface.
+    OpenaiResponses,
+    /// `POST {base_url}/messages`, Anthropic style.
+    Anthropic,
     /// Answers written in the bundle: for demos, tests and dry runs.
     Scripted,
 }
@@ -111,6 +155,44 @@ pub enum CallForm {
     Native,
     /// A JSON envelope in the text, for endpoints without tool calls.
     Envelope,
+    /// Native calls, and an envelope where the endpoint refuses tools. In either case both forms are understood; an answer
+    /// that holds both at once runs nothing.
+    Auto,
+}
+
+/// What becomes of reasoning that came with an earlier answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reasoning {
+    /// It goes back, in the fields it came in, to the provider and model it came from.
+    #[default]
+    Echo,
+    /// It never goes back.
+    Drop,
+    /// As `echo`, and the Responses interface is asked for it in encrypted form; models without reasoning refuse that.
+    Encrypted,
+}
+
+/// Which header carries the API key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// `Authorization: Bearer KEY`.
+    Bearer,
+    /// `api-key: KEY`, as Azure has it.
+    ApiKey,
+    /// `x-api-key: KEY`, as Anthropic has it.
+    XApiKey,
+}
+
+/// When to stop asking a provider that keeps failing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breaker {
+    /// Attempts that fail in a row until the provider is left alone, 1 to 1,000.
+    pub failures: u32,
+    /// How long it is left alone in milliseconds, 1 to 600,000; then one request tries it again.
+    pub open_ms: u64,
 }
 
 /// Which request field carries the output limit.

@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use toolgate_core::bundle::{Bundle, BundleFault};
 
 use crate::bundles;
+use crate::model_faults;
 use crate::script::merge;
 use crate::written::whole;
 
-type Case = (Value, &'static str, &'static str);
+pub(crate) type Case = (Value, &'static str, &'static str);
 
 fn load(patch: &Value) -> Result<Bundle, Vec<BundleFault>> {
     let mut form = whole();
@@ -21,7 +22,7 @@ fn load(patch: &Value) -> Result<Bundle, Vec<BundleFault>> {
 }
 
 /// Each patch is refused with the fault, at the place, by the rule.
-fn refused(cases: &[Case]) {
+pub(crate) fn refused(cases: &[Case]) {
     for (patch, path, rule) in cases {
         let faults = load(patch).err().unwrap_or_else(|| panic!("{patch} loads"));
         assert!(
@@ -393,7 +394,7 @@ fn gives(template: &str, text: &str) -> bool {
 /// A check that no case reaches is one that nobody would miss.
 #[test]
 fn no_check_is_without_a_test() {
-    let tables = [budgets(), hooks(), termination(), votes(), others()];
+    let tables = [budgets(), hooks(), termination(), votes(), others(), model_faults::cases()];
     let mut faults: Vec<BundleFault> = bundles::faults();
     faults.extend(tables.iter().flatten().filter_map(|(patch, _, _)| load(patch).err()).flatten());
     let seen = |literal: &str| {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolgate_core::json::Json;
 use toolgate_core::schema::{Schema, describe};
 
-fn case(name: &str) -> Value {
+pub(crate) fn case(name: &str) -> Value {
     let path = format!("{}/../../tests/field-cases/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let case: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(case["case"], name);
@@ -16,7 +16,7 @@ fn case(name: &str) -> Value {
 }
 
 /// The schemas of a case by tool; a case with one schema has a tool without a name.
-fn schemas(case: &Value) -> BTreeMap<String, Value> {
+pub(crate) fn schemas(case: &Value) -> BTreeMap<String, Value> {
     match case["given"]["tools"].as_array() {
         None => BTreeMap::from([(String::new(), case["given"]["schema"].clone())]),
         Some(tools) => {

@@ -12,11 +12,13 @@
 mod architecture;
 mod broken;
 mod bundles;
+mod dialects;
 mod faults;
 mod field_cases;
 mod generate;
 mod invariants;
 mod lint;
+mod model_faults;
 mod pipeline;
 mod properties;
 mod random;

@@ -1,4 +1,4 @@
-//! Reads a model's text as one envelope. What is not here: how the text came (`openai::completion`), the sentences of
+//! Reads a model's text as one envelope. What is not here: how the text came (`wire`), the sentences of
 //! refusals (`repair`).
 
 use serde_json::{Map, Value};

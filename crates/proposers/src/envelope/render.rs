@@ -1,18 +1,18 @@
 //! Writes the conversation for the text envelope: the instructions, and results as framed data in the user role, never
 //! in the system role. What is not here: the frame itself (`frame`).
 
-use serde_json::{Value, json};
 use toolgate_core::ask::{Ask, ToolView};
 
 use super::frame::frame;
+use super::protocol::ToolProtocol;
 use crate::openai::request::notice;
 use crate::turns::{self, Turn};
 
 /// The messages of a request. Neighbouring pieces of one role are one message: many chat templates demand that user and
 /// assistant alternate.
-pub(super) fn messages(ask: &Ask, salt: &[u8; 32]) -> Value {
+pub(super) fn messages(ask: &Ask, salt: &[u8; 32], protocol: &dyn ToolProtocol) -> Vec<(&'static str, String)> {
     let mut system = ask.instructions.clone();
-    system.push(protocol(ask));
+    system.push(protocol.instructions(ask));
     let mut messages = vec![("system", system.join("\n\n"))];
     let mut push = |role: &'static str, text: String| match messages.last_mut() {
         Some((last, so_far)) if *last == role => {
@@ -29,9 +29,11 @@ pub(super) fn messages(ask: &Ask, salt: &[u8; 32]) -> Value {
             Turn::Model { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => {}
             Turn::Model { text, calls, .. } => {
                 let written = if text.trim().is_empty() && !calls.is_empty() {
-                    super::of_calls(
-                        calls.iter().map(|answered| (answered.call.tool.as_str(), answered.call.args.as_str())),
-                    )
+                    let pairs: Vec<(&str, &str)> = calls
+                        .iter()
+                        .map(|answered| (answered.call.tool.as_str(), answered.call.args.as_str()))
+                        .collect();
+                    protocol.calls(&pairs)
                 } else {
                     text.to_owned()
                 };
@@ -42,11 +44,11 @@ pub(super) fn messages(ask: &Ask, salt: &[u8; 32]) -> Value {
             }
         }
     }
-    messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    messages
 }
 
 /// How to call and how to finish.
-fn protocol(ask: &Ask) -> String {
+pub(super) fn protocol(ask: &Ask) -> String {
     let mut text = String::from(
         "# How to reply\n\n\
          Your whole reply is exactly one JSON object, with nothing before or after it. No comments, no trailing commas, \

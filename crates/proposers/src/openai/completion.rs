@@ -1,171 +1,20 @@
-//! Reads the outside of a chat completion: status, errors, finish reason, text, calls as sent, usage. What is not here:
-//! what the answer amounts to (`response` for native calls, `envelope` for text).
+//! Reads a whole chat completion: errors, finish reason, text, calls as sent, usage. What is not here: status and type of
+//! the reply (`wire`), streams (`stream`), what the answer amounts to (`judge`).
 
 use serde_json::{Map, Value, json};
-use toolgate_core::json::{JsonFaultKind, read_strict};
-use toolgate_core::proposal::{Ballot, BallotVerdict, MalformedReason, ProviderFailure, Usage};
+use toolgate_core::proposal::{BallotVerdict, Usage};
 
-use super::failure::{error_in_body, status_verdict};
-use crate::quote::{clip, failed, malformed, reason_of};
-
-/// What came back from the endpoint.
-#[derive(Debug, Clone, Copy)]
-pub struct Reply<'a> {
-    /// The HTTP status.
-    pub status: u16,
-    /// The `Content-Type`, if the server sent one.
-    pub content_type: Option<&'a str>,
-    /// The body, complete.
-    pub body: &'a [u8],
-}
-
-/// Whether the answer is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finish {
-    /// Complete.
-    Whole,
-    /// Complete, and the provider says that there are calls.
-    CallsAnnounced,
-    /// Cut by the output limit.
-    Cut,
-    /// Stopped by a content filter.
-    Filtered,
-    /// The provider says that the model's output was invalid.
-    Rejected,
-    /// The provider gave up in the middle.
-    Aborted,
-}
-
-/// A call as the provider sent it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RawCall {
-    pub(crate) id: Option<String>,
-    pub(crate) name: Option<String>,
-    pub(crate) args: Option<Value>,
-    /// Provider fields of this call that must go back unchanged.
-    pub(crate) extra: Option<Value>,
-}
-
-/// One completion, taken apart.
-#[derive(Debug)]
-pub(crate) struct Completion {
-    pub(crate) finish: Finish,
-    pub(crate) text: String,
-    /// `None` where an entry is no call at all.
-    pub(crate) calls: Vec<Option<RawCall>>,
-    /// Fields of the message that must go back unchanged.
-    pub(crate) fields: Map<String, Value>,
-    pub(crate) notes: Vec<String>,
-    pub(crate) usage: Usage,
-    pub(crate) model: Option<String>,
-    pub(crate) fingerprint: Option<String>,
-}
+use crate::answer::{Answer, Finish, RawCall, add_note};
+use crate::failure::error_in_body;
+use crate::quote::clip;
+use crate::wire::{name_in, not_a_completion};
 
 /// Fields of a message that carry reasoning or signatures; whichever came goes back to the same provider and model.
-const ECHOED: [&str; 5] = ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content"];
+pub(super) const ECHOED: [&str; 5] =
+    ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content"];
 
-impl Completion {
-    /// The ballot of this answer with a verdict.
-    pub(crate) fn ballot(self, verdict: BallotVerdict, opaque: Option<toolgate_core::json::Json>) -> Ballot {
-        Ballot {
-            verdict,
-            text: self.text,
-            normalised: self.notes,
-            opaque,
-            usage: self.usage,
-            model: self.model,
-            fingerprint: self.fingerprint,
-        }
-    }
-
-    /// The verdict of an answer that is not whole, whatever is in it: nothing of it may run.
-    pub(crate) fn not_whole(&self) -> Option<BallotVerdict> {
-        match self.finish {
-            Finish::Whole | Finish::CallsAnnounced => None,
-            Finish::Cut => Some(cut()),
-            Finish::Filtered => Some(malformed(
-                MalformedReason::ContentFiltered,
-                "the provider's content filter stopped the answer; nothing of it was used",
-            )),
-            Finish::Rejected => Some(malformed(
-                MalformedReason::ProviderRejected,
-                "the provider reported that the output was no valid call; send one valid call or an answer",
-            )),
-            Finish::Aborted => {
-                Some(failed(ProviderFailure::ServerError, "the provider gave up in the middle of the answer"))
-            }
-        }
-    }
-}
-
-/// The verdict of an answer that the output limit cut.
-pub(super) fn cut() -> BallotVerdict {
-    malformed(
-        MalformedReason::Truncated,
-        "output limit reached: the answer was cut off, its arguments discarded and nothing run; send a smaller call or a \
-         shorter answer",
-    )
-}
-
-/// Takes a reply apart, or gives the verdict on a reply that holds no completion.
-pub(crate) fn read(reply: Reply<'_>) -> Result<Completion, BallotVerdict> {
-    read_body(reply).and_then(|body| completion(&body))
-}
-
-/// Whether asking again may help: the request was not served, or failed inside the provider. Never after an answer.
-pub(crate) fn is_transient(reply: Reply<'_>) -> bool {
-    if has_no_quota(reply.body) {
-        return false;
-    }
-    match reply.status {
-        408 | 429 | 500..=599 => true,
-        200..=299 => matches!(
-            read(reply),
-            Err(BallotVerdict::Failed { reason: ProviderFailure::RateLimited | ProviderFailure::ServerError, .. })
-        ),
-        _ => false,
-    }
-}
-
-/// A spent budget comes as 429, and no waiting cures it.
-fn has_no_quota(body: &[u8]) -> bool {
-    let mark = b"insufficient_quota";
-    body.windows(mark.len()).take(4096).any(|window| window == mark)
-}
-
-fn read_body(reply: Reply<'_>) -> Result<Value, BallotVerdict> {
-    let is_success = (200..=299).contains(&reply.status);
-    let text = std::str::from_utf8(reply.body).map_err(|_| {
-        if is_success {
-            not_a_completion("the body is not UTF-8 text")
-        } else {
-            status_verdict(reply.status, &Value::Null, "")
-        }
-    })?;
-    if !is_success {
-        let body = serde_json::from_str(text).unwrap_or(Value::Null);
-        return Err(status_verdict(reply.status, &body, text));
-    }
-    if let Some(kind) = reply.content_type.filter(|kind| !is_json_type(kind)) {
-        return Err(not_a_completion(&format!("the server answered `{}`, not JSON", clip(kind, 60))));
-    }
-    read_strict(text).map_err(|fault| match fault.kind {
-        JsonFaultKind::Syntax => not_a_completion(&format!("the body is no JSON: {fault}")),
-        // The frame is JSON; what breaks the rules is content that two readers would read differently.
-        kind => malformed(reason_of(kind), &format!("the answer cannot be read without doubt: {fault}")),
-    })
-}
-
-fn is_json_type(content_type: &str) -> bool {
-    let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
-}
-
-fn not_a_completion(text: &str) -> BallotVerdict {
-    failed(ProviderFailure::NotACompletion, text)
-}
-
-fn completion(body: &Value) -> Result<Completion, BallotVerdict> {
+/// Takes a body apart, or gives the verdict on one that holds no completion.
+pub(crate) fn read(body: &Value) -> Result<Answer, BallotVerdict> {
     if let Some(verdict) = error_in_body(body) {
         return Err(verdict);
     }
@@ -189,22 +38,25 @@ fn completion(body: &Value) -> Result<Completion, BallotVerdict> {
             message.get(*key).filter(|value| !is_empty(value)).map(|value| ((*key).to_owned(), value.clone()))
         })
         .collect();
-    let count = |key: &str| body.get("usage").and_then(|usage| usage.get(key)).and_then(Value::as_u64);
-    let named =
-        |key: &str| body.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(|text| clip(text, 200));
-    Ok(Completion {
+    Ok(Answer {
         finish,
         text,
         calls,
         fields,
         notes,
-        usage: Usage { input_tokens: count("prompt_tokens"), output_tokens: count("completion_tokens") },
-        model: named("model"),
-        fingerprint: named("system_fingerprint"),
+        usage: usage(body),
+        model: name_in(body, "model"),
+        fingerprint: name_in(body, "system_fingerprint"),
     })
 }
 
-fn finish_of(reason: Option<&Value>, notes: &mut Vec<String>) -> Finish {
+/// What the provider says it spent.
+pub(super) fn usage(body: &Value) -> Usage {
+    let count = |key: &str| body.get("usage").and_then(|usage| usage.get(key)).and_then(Value::as_u64);
+    Usage { input_tokens: count("prompt_tokens"), output_tokens: count("completion_tokens") }
+}
+
+pub(super) fn finish_of(reason: Option<&Value>, notes: &mut Vec<String>) -> Finish {
     let Some(reason) = reason.and_then(Value::as_str) else {
         notes.push("finish_reason_missing".to_owned());
         return Finish::Whole;
@@ -223,26 +75,32 @@ fn finish_of(reason: Option<&Value>, notes: &mut Vec<String>) -> Finish {
     }
 }
 
+/// The text of a message, and its refusal where it has no text.
 fn text_of(message: &Map<String, Value>, notes: &mut Vec<String>) -> String {
-    let text = match message.get("content") {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            notes.push("content_parts".to_owned());
-            let texts = parts.iter().filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()));
-            texts.collect::<Vec<_>>().concat()
-        }
-        None | Some(Value::Null) => String::new(),
-        Some(_) => {
-            notes.push("content_ignored".to_owned());
-            String::new()
-        }
-    };
+    let text = content_text(message.get("content"), notes);
     match message.get("refusal").and_then(Value::as_str) {
         Some(refusal) if text.is_empty() && !refusal.is_empty() => {
             notes.push("refusal".to_owned());
             refusal.to_owned()
         }
         _ => text,
+    }
+}
+
+/// The text of a `content`, in any of the forms it comes in.
+pub(super) fn content_text(content: Option<&Value>, notes: &mut Vec<String>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            add_note(notes, "content_parts");
+            let texts = parts.iter().filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()));
+            texts.collect::<Vec<_>>().concat()
+        }
+        None | Some(Value::Null) => String::new(),
+        Some(_) => {
+            add_note(notes, "content_ignored");
+            String::new()
+        }
     }
 }
 
@@ -281,7 +139,7 @@ fn call_of(call: &Value, notes: &mut Vec<String>) -> Option<RawCall> {
     })
 }
 
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

@@ -2,25 +2,22 @@
 //! here: addresses and keys (`exchange`).
 
 use serde_json::{Map, Value, json};
-use toolgate_core::ask::{Ask, ToolView};
+use toolgate_core::ask::Ask;
 use toolgate_core::bundle::model::{CallContent, HistoryArgs, MaxTokensField, ModelDef, WireIds};
 use toolgate_core::id::{CallId, Sha256Digest};
 use toolgate_core::json::{Json, read_strict};
 
-use super::names::WireNames;
+use super::completion::ECHOED;
+use crate::names::WireNames;
 use crate::quote::clip;
+use crate::schema::definitions;
 use crate::turns::{self, Answered, Outcome, Turn};
+use crate::wire::kept;
 
 /// The request body.
-#[must_use]
-pub fn encode(ask: &Ask, def: &ModelDef) -> Value {
+pub(crate) fn encode(ask: &Ask, def: &ModelDef) -> Value {
     let names = WireNames::new(&ask.tools);
-    let mut system = ask.instructions.clone();
-    if let Some(schema) = &ask.output_schema {
-        system.push(format!(
-            "When the task is done, reply with only a JSON value that matches this JSON Schema:\n{schema}"
-        ));
-    }
+    let system = system(ask);
     let mut messages = Vec::new();
     if !system.is_empty() {
         messages.push(json!({"role": "system", "content": system.join("\n\n")}));
@@ -45,16 +42,41 @@ pub fn encode(ask: &Ask, def: &ModelDef) -> Value {
     let mut body = parameters(def);
     body.insert("messages".to_owned(), Value::Array(messages));
     if !ask.tools.is_empty() {
-        body.insert("tools".to_owned(), ask.tools.iter().map(|tool| definition(tool, &names)).collect());
+        if let Some(several) = def.parallel_calls {
+            body.insert("parallel_tool_calls".to_owned(), json!(several));
+        }
+        body.insert("tools".to_owned(), definitions(&ask.tools, &names, def));
     }
     Value::Object(body)
 }
 
+/// The body for messages that need no calls.
+pub(crate) fn of_messages(messages: &[(&'static str, String)], def: &ModelDef) -> Value {
+    let mut body = parameters(def);
+    let messages = messages.iter().map(|(role, content)| json!({"role": role, "content": content}));
+    body.insert("messages".to_owned(), messages.collect());
+    Value::Object(body)
+}
+
+/// Text for the system role.
+pub(crate) fn system(ask: &Ask) -> Vec<String> {
+    let mut system = ask.instructions.clone();
+    if let Some(schema) = &ask.output_schema {
+        system.push(format!(
+            "When the task is done, reply with only a JSON value that matches this JSON Schema:\n{schema}"
+        ));
+    }
+    system
+}
+
 /// The fields of a request that depend on the model alone.
-pub(crate) fn parameters(def: &ModelDef) -> Map<String, Value> {
+fn parameters(def: &ModelDef) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(def.model.as_deref().unwrap_or_default()));
-    body.insert("stream".to_owned(), json!(false));
+    body.insert("stream".to_owned(), json!(def.stream));
+    if def.stream && def.stream_usage {
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
     if let Some(milli) = def.temperature_milli {
         body.insert("temperature".to_owned(), json!(f64::from(milli) / 1000.0));
     }
@@ -68,23 +90,9 @@ pub(crate) fn parameters(def: &ModelDef) -> Map<String, Value> {
     body
 }
 
-/// Names the provider and model that opaque fields belong to, without naming the address.
-pub(super) fn origin(def: &ModelDef) -> String {
-    let name = format!("{}\n{}", def.base_url.as_deref().unwrap_or_default(), def.model.as_deref().unwrap_or_default());
-    Sha256Digest::of(name.as_bytes()).to_string()
-}
-
 /// Toolgate's own words to the model. They come in the user role: many endpoints take one system message, at the start.
 pub(crate) fn notice(code: &str, text: &str) -> String {
     format!("[toolgate: {}] {text}", clip(code, 60))
-}
-
-fn definition(tool: &ToolView, names: &WireNames) -> Value {
-    json!({"type": "function", "function": {
-        "name": names.to_wire(tool.id.as_str()),
-        "description": tool.description,
-        "parameters": tool.parameters.value(),
-    }})
 }
 
 fn assistant(text: &str, calls: &[Answered<'_>], opaque: Option<&Json>, names: &WireNames, def: &ModelDef) -> Value {
@@ -95,12 +103,13 @@ fn assistant(text: &str, calls: &[Answered<'_>], opaque: Option<&Json>, names: &
         (true, CallContent::Omit) => {}
         (true, CallContent::Empty) | (false, _) => _ = message.insert("content".to_owned(), json!(text)),
     }
-    let kept = opaque.map(Json::value).filter(|kept| kept.get("origin") == Some(&json!(origin(def))));
+    let kept = kept(opaque, def);
     let extras = kept.as_ref().and_then(|kept| kept.get("calls")).and_then(Value::as_array);
     // Positions only fit while each call still has its own entry.
     let extras = extras.filter(|extras| extras.len() == calls.len());
     if let Some(fields) = kept.as_ref().and_then(|kept| kept.get("fields")).and_then(Value::as_object) {
-        message.extend(fields.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let own = fields.iter().filter(|(key, _)| ECHOED.contains(&key.as_str()));
+        message.extend(own.map(|(key, value)| (key.clone(), value.clone())));
     }
     if !calls.is_empty() {
         let encoded = calls.iter().enumerate().map(|(at, answered)| {
@@ -122,7 +131,7 @@ fn assistant(text: &str, calls: &[Answered<'_>], opaque: Option<&Json>, names: &
 }
 
 /// The id of a call on the wire: made from ours, so that it is unique whatever ids the provider chose.
-fn wire_id(call: &CallId, form: WireIds) -> String {
+pub(crate) fn wire_id(call: &CallId, form: WireIds) -> String {
     match form {
         WireIds::Full => call.as_str().to_owned(),
         WireIds::Nine => {
@@ -133,13 +142,18 @@ fn wire_id(call: &CallId, form: WireIds) -> String {
 }
 
 /// Earlier arguments. Templates of many servers parse them, so text that is no JSON object travels inside one.
-fn arguments(text: &str, form: HistoryArgs) -> Value {
-    let object = match read_strict(text) {
+/// Earlier arguments as an object.
+pub(crate) fn arguments_object(text: &str) -> Value {
+    match read_strict(text) {
         Ok(value @ Value::Object(_)) => value,
         Ok(Value::Null) => json!({}),
         _ if text.trim().is_empty() => json!({}),
         Ok(_) | Err(_) => json!({"unreadable_arguments": text}),
-    };
+    }
+}
+
+fn arguments(text: &str, form: HistoryArgs) -> Value {
+    let object = arguments_object(text);
     match form {
         HistoryArgs::Object => object,
         HistoryArgs::String => Value::String(Json::from_value(&object).as_str().to_owned()),
@@ -147,7 +161,7 @@ fn arguments(text: &str, form: HistoryArgs) -> Value {
 }
 
 /// A result as the content of a tool message. The first lines are ours, so no output can claim another status.
-fn result_text(outcome: &Outcome<'_>) -> String {
+pub(crate) fn result_text(outcome: &Outcome<'_>) -> String {
     let mut text = format!("status: {}", clip(outcome.status, 40));
     if let Some(reason) = outcome.reason {
         text.push_str("\nreason: ");
@@ -160,7 +174,7 @@ fn result_text(outcome: &Outcome<'_>) -> String {
     text
 }
 
-fn stray(outcome: &Outcome<'_>) -> String {
+pub(crate) fn stray(outcome: &Outcome<'_>) -> String {
     // As a JSON string, so that the output stays one visible piece of data.
     let body = Json::string(outcome.body);
     let text =

@@ -3,10 +3,10 @@
 use serde_json::json;
 use toolgate_core::proposal::ProviderFailure;
 use toolgate_proposers::Proposers;
+use toolgate_proposers::Reply;
 use toolgate_proposers::classifier::{Classified, ClassifyAsk, ClassifyFailure, decode, read_answer};
-use toolgate_proposers::openai::Reply;
 
-use crate::given::completion;
+use crate::given::{completion, def};
 
 fn ask() -> ClassifyAsk {
     ClassifyAsk {
@@ -63,7 +63,7 @@ fn everything_else_is_a_typed_failure() {
 fn replies_that_are_no_whole_answer_are_failures() {
     let of = |status, body: serde_json::Value| {
         let body = body.to_string();
-        decode(Reply { status, content_type: Some("application/json"), body: body.as_bytes() }, &ask())
+        decode(Reply { status, content_type: Some("application/json"), body: body.as_bytes() }, &def(json!({})), &ask())
     };
     assert_eq!(of(200, completion(json!({"content": "{\"label\":\"safe\"}"}))), Ok(label("safe", 1000)));
     let cut = json!({"choices": [{"finish_reason": "length", "message": {"content": "{\"label\":\"safe\"}"}}]});

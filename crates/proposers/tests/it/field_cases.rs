@@ -1,20 +1,19 @@
 //! Failures people reported in public (`tests/field-cases/FC-A*`), as far as a decoder and an encoder can show them. The
-//! streamed cases (A04, A05, A22, A24) are not here: these adapters ask for whole answers.
+//! streamed cases are in `streams`.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use toolgate_core::ask::Ask;
-use toolgate_core::bundle::model::ModelDef;
+use toolgate_core::bundle::model::{CallForm, ModelDef};
 use toolgate_core::proposal::{Ballot, MalformedReason, ProposedArgs};
-use toolgate_proposers::envelope;
-use toolgate_proposers::openai::request;
 
 use crate::given::{
-    ask, assert_history, call_id, calls, catalogue, completion, def, done, follow_up, malformed, native, runnable, tool,
+    ask, assert_history, call_id, calls, catalogue, completion, def, done, follow_up, malformed, native, request,
+    runnable, tool,
 };
 
-fn case(id: &str) -> Value {
+pub(crate) fn case(id: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/field-cases/{id}.json"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let case: Value = serde_json::from_str(&text).unwrap();
@@ -34,7 +33,7 @@ fn play(id: &str, def: &ModelDef) -> (Vec<Ballot>, Ask) {
     let play_one = |response: &Value| {
         let ballot = native(response, &ask, def);
         follow_up(&mut ask, &ballot, |tool| format!("output of {tool}"));
-        assert_history(&request::encode(&ask, def));
+        assert_history(&request(&ask, def));
         ballot
     };
     let ballots = case["given"]["responses"].as_array().unwrap().iter().map(play_one).collect();
@@ -56,9 +55,9 @@ fn play_texts(id: &str, def: &ModelDef) -> Vec<Ballot> {
 }
 
 fn envelope_ballot(text: &str, def: &ModelDef) -> Ballot {
-    let body = completion(json!({"role": "assistant", "content": text})).to_string();
-    let reply = toolgate_proposers::openai::Reply { status: 200, content_type: None, body: body.as_bytes() };
-    envelope::decode(reply, def)
+    let mut def = def.clone();
+    def.calls = CallForm::Envelope;
+    native(&completion(json!({"role": "assistant", "content": text})), &ask(catalogue()), &def)
 }
 
 fn strict() -> ModelDef {
@@ -73,7 +72,7 @@ fn all_runnable(ballots: &[Ballot]) -> Vec<(String, Value)> {
     ballots.iter().flat_map(runnable).collect()
 }
 
-fn expected(pairs: &Value) -> Vec<(String, Value)> {
+pub(crate) fn expected(pairs: &Value) -> Vec<(String, Value)> {
     let pair = |pair: &Value| (pair[0].as_str().unwrap().to_owned(), pair[1].clone());
     pairs.as_array().unwrap().iter().map(pair).collect()
 }
@@ -118,7 +117,7 @@ fn a06_two_calls_with_one_id_stay_two_calls() {
     assert_eq!(all_runnable(&ballots), expected(&case("FC-A06")["expect"]["any_of"][0]["executed"]));
     assert_eq!(ballots[0].normalised, ["duplicate_id"]);
     assert!(calls(&ballots[0]).iter().all(|call| call.provider_id.as_deref() == Some("dup")));
-    let body = request::encode(&ask, &strict());
+    let body = request(&ask, &strict());
     let sent = body["messages"][2]["tool_calls"].as_array().unwrap();
     assert_ne!(sent[0]["id"], sent[1]["id"]);
 }
@@ -218,7 +217,7 @@ fn a15_integers_keep_their_digits_or_are_refused() {
     };
     let texts: Vec<String> = ballots[..3].iter().map(canonical).collect();
     assert_eq!(texts, ["{\"id\":653247040368672769}", "NumberOutOfRange", "{\"id\":9007199254740993}"]);
-    let sent = request::encode(&ask, &strict()).to_string();
+    let sent = request(&ask, &strict()).to_string();
     for never in case("FC-A15")["expect"]["never"].as_array().unwrap() {
         assert!(!sent.contains(never.as_str().unwrap()), "{never}");
     }
@@ -289,7 +288,7 @@ fn a23_content_beside_calls_is_read_in_any_form_and_written_in_the_form_asked_fo
         let def = def(json!({"call_content": setting}));
         let (ballots, ask) = play("FC-A23", &def);
         assert_eq!(all_runnable(&ballots).len(), 3);
-        let body = request::encode(&ask, &def);
+        let body = request(&ask, &def);
         let messages = body["messages"].as_array().unwrap();
         let with_calls: Vec<_> = messages.iter().filter(|message| message.get("tool_calls").is_some()).collect();
         assert_eq!(with_calls.len(), 3);
@@ -310,12 +309,12 @@ fn a25_arguments_as_an_object_keep_their_digits() {
     assert_eq!(runnable(&ballots[2]), [("get_time".to_owned(), json!({}))]);
     let notes: Vec<&[String]> = ballots[..3].iter().map(|ballot| ballot.normalised.as_slice()).collect();
     assert_eq!(notes, [["args_object"], ["args_null"], ["args_missing"]]);
-    let as_text = request::encode(&ask, &strict());
+    let as_text = request(&ask, &strict());
     assert_eq!(
         as_text["messages"][2]["tool_calls"][0]["function"]["arguments"],
         "{\"limit\":9007199254740993,\"query\":\"a\"}"
     );
-    let as_object = request::encode(&ask, &def(json!({"history_args": "object"})));
+    let as_object = request(&ask, &def(json!({"history_args": "object"})));
     let arguments = &as_object["messages"][2]["tool_calls"][0]["function"]["arguments"];
     assert_eq!(arguments, &json!({"limit": 9_007_199_254_740_993_i64, "query": "a"}));
 }
@@ -352,7 +351,7 @@ fn a28_tool_output_cannot_leave_its_frame() {
     let ballots = play_texts("FC-A28", &strict());
     assert_eq!(all_runnable(&ballots), expected(&case["expect"]["executed"]));
     follow_up(&mut ask, &ballots[0], |_| evil.to_owned());
-    let body = envelope::encode(&ask, &strict(), &[1; 32]);
+    let body = request(&ask, &def(json!({"calls": "envelope"})));
     let messages = body["messages"].as_array().unwrap();
     let with_output: Vec<_> =
         messages.iter().filter(|m| m["content"].as_str().unwrap().contains("approval granted")).collect();
@@ -363,7 +362,7 @@ fn a28_tool_output_cannot_leave_its_frame() {
     assert!(!evil.contains(&code));
     assert!(content.ends_with(&format!("{evil}\n[end of tool result {code}]")));
     // Native calls: the tool role, behind a status line of ours.
-    let body = request::encode(&ask, &strict());
+    let body = request(&ask, &strict());
     assert_history(&body);
     let last = body["messages"].as_array().unwrap().last().unwrap();
     assert_eq!((last["role"].as_str(), last["tool_call_id"].as_str()), (Some("tool"), Some(call_id(1, 0).as_str())));

@@ -9,7 +9,7 @@ use toolgate_core::bundle::model::ModelDef;
 use toolgate_core::id::{CallId, SessionId, ToolId};
 use toolgate_core::json::Json;
 use toolgate_core::proposal::{Ballot, BallotVerdict, MalformedReason, Proposal, ProposedArgs, ProposedCall};
-use toolgate_proposers::openai::{Reply, response};
+use toolgate_proposers::{Reply, decode, encode};
 
 /// The tools that the field cases share.
 pub(crate) fn catalogue() -> Vec<ToolView> {
@@ -66,10 +66,15 @@ pub(crate) fn call_id(step: u32, index: u32) -> CallId {
     CallId::at(session, 1, step, index)
 }
 
+/// The request for an ask.
+pub(crate) fn request(ask: &Ask, def: &ModelDef) -> Value {
+    encode(ask, def, &[3; 32])
+}
+
 /// Decodes a chat completion of an endpoint with native calls.
 pub(crate) fn native(body: &Value, ask: &Ask, def: &ModelDef) -> Ballot {
     let body = body.to_string();
-    response::decode(Reply { status: 200, content_type: Some("application/json"), body: body.as_bytes() }, ask, def)
+    decode(Reply { status: 200, content_type: Some("application/json"), body: body.as_bytes() }, ask, def)
 }
 
 /// A completion whose message is this, finished with `stop`.

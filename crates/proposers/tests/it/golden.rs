@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toolgate_core::ask::Ask;
+use toolgate_core::bundle::model::{CallForm, ModelDef};
 use toolgate_proposers::classifier::{self, ClassifyAsk};
-use toolgate_proposers::envelope;
-use toolgate_proposers::openai::{Reply, request, response};
+use toolgate_proposers::{Reply, decode, encode};
 
 use crate::given::{assert_history, def};
 
@@ -49,14 +49,23 @@ fn ask_of(golden: &Value) -> Ask {
     serde_json::from_value(ask).unwrap()
 }
 
+/// The definition with the form that the file names.
+fn of_form(mut def: ModelDef, form: &Value) -> ModelDef {
+    match form.as_str().unwrap() {
+        "native" | "classifier" => {}
+        "envelope" => def.calls = CallForm::Envelope,
+        other => panic!("unknown form {other}"),
+    }
+    def
+}
+
 #[test]
 fn requests_are_encoded_as_recorded() {
     for path in files("encode") {
         let golden = read(&path);
-        let def = def(golden["def"].clone());
-        let encode = || match golden["encoder"].as_str().unwrap() {
-            "native" => request::encode(&ask_of(&golden), &def),
-            "envelope" => envelope::encode(&ask_of(&golden), &def, &[3; 32]),
+        let def = of_form(def(golden["def"].clone()), &golden["encoder"]);
+        let encoded = || match golden["encoder"].as_str().unwrap() {
+            "native" | "envelope" => encode(&ask_of(&golden), &def, &[3; 32]),
             "classifier" => {
                 let labels = golden["labels"].as_object().unwrap().iter();
                 let ask = ClassifyAsk {
@@ -71,8 +80,8 @@ fn requests_are_encoded_as_recorded() {
             }
             other => panic!("unknown encoder {other}"),
         };
-        let body = encode();
-        assert_eq!(body, encode(), "encoding is not pure");
+        let body = encoded();
+        assert_eq!(body, encoded(), "encoding is not pure");
         assert_history(&body);
         check(&path, golden, body);
     }
@@ -92,11 +101,7 @@ fn replies_are_decoded_as_recorded() {
             content_type: golden.get("content_type").map_or(Some("application/json"), Value::as_str),
             body: body.as_bytes(),
         };
-        let ballot = match golden["decoder"].as_str().unwrap() {
-            "native" => response::decode(reply, &ask_of(&golden), &def),
-            "envelope" => envelope::decode(reply, &def),
-            other => panic!("unknown decoder {other}"),
-        };
+        let ballot = decode(reply, &ask_of(&golden), &of_form(def, &golden["decoder"]));
         check(&path, golden, serde_json::to_value(&ballot).unwrap());
     }
 }

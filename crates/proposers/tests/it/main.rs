@@ -5,9 +5,12 @@
 mod classifier;
 mod envelope;
 mod field_cases;
+mod formats;
 mod given;
 mod golden;
 mod properties;
 mod recorded;
+mod resilience;
 mod scripted;
+mod streams;
 mod wire;

@@ -4,11 +4,11 @@
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option, proptest};
 use toolgate_core::ask::{Ask, CallView, Entry};
-use toolgate_core::bundle::model::ModelDef;
-use toolgate_proposers::envelope::{self, parse};
-use toolgate_proposers::openai::{Reply, request, response};
+use toolgate_core::bundle::model::{CallForm, ModelDef};
+use toolgate_proposers::envelope::parse;
+use toolgate_proposers::{Reply, decode};
 
-use crate::given::{ask, assert_history, call_id, catalogue, def};
+use crate::given::{ask, assert_history, call_id, catalogue, def, request};
 
 /// Texts made of the pieces that parsers stumble over.
 fn texts() -> impl Strategy<Value = String> {
@@ -83,6 +83,11 @@ fn models() -> [ModelDef; 3] {
     ]
 }
 
+/// The same model in every form of calls.
+fn in_all_forms(def: ModelDef) -> [ModelDef; 3] {
+    [CallForm::Native, CallForm::Envelope, CallForm::Auto].map(|calls| ModelDef { calls, ..def.clone() })
+}
+
 proptest! {
     #[test]
     fn the_envelope_parser_ends_in_a_proposal_or_a_short_reason(text in texts()) {
@@ -98,11 +103,12 @@ proptest! {
     fn any_bytes_decode_to_a_ballot(bytes in collection::vec(any::<u8>(), 0..200), text in texts(), status in 100_u16..600) {
         let quoted = serde_json::json!({"choices": [{"finish_reason": "stop", "message": {"content": text}}]}).to_string();
         let ask = ask(catalogue());
-        for def in models() {
+        for def in models().into_iter().flat_map(in_all_forms) {
             for body in [bytes.as_slice(), text.as_bytes(), quoted.as_bytes()] {
-                let reply = Reply { status, content_type: None, body };
-                assert_eq!(response::decode(reply, &ask, &def), response::decode(reply, &ask, &def));
-                assert_eq!(envelope::decode(reply, &def), envelope::decode(reply, &def));
+                for content_type in [None, Some("text/event-stream")] {
+                    let reply = Reply { status, content_type, body };
+                    assert_eq!(decode(reply, &ask, &def), decode(reply, &ask, &def));
+                }
             }
         }
     }
@@ -111,8 +117,8 @@ proptest! {
     fn any_transcript_encodes_to_a_valid_history(transcript in transcripts()) {
         let ask = Ask { transcript: transcript.into_iter().map(std::sync::Arc::new).collect(), ..ask(catalogue()) };
         for def in models() {
-            assert_history(&request::encode(&ask, &def));
-            let body = envelope::encode(&ask, &def, &[0; 32]);
+            assert_history(&request(&ask, &def));
+            let body = request(&ask, &ModelDef { calls: CallForm::Envelope, ..def });
             assert_history(&body);
             let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
             assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");

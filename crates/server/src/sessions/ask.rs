@@ -2,6 +2,7 @@
 //! format (`toolgate-proposers`).
 
 use toolgate_core::bundle::Bundle;
+use toolgate_core::bundle::model::ModelDef;
 use toolgate_core::id::ModelName;
 use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, Seat};
 use toolgate_core::proposal::{Ballot, BallotVerdict, ProviderFailure, Usage};
@@ -25,7 +26,8 @@ pub(super) fn proposal(
     if let Some(def) = def {
         window::fit(&mut ask, def);
     }
-    let proposer = def.map(|def| deps.models.proposer(def));
+    let fallback = |def: &ModelDef| def.fallback.as_ref().and_then(|name| bundle.model(name));
+    let proposer = def.map(|def| deps.models.proposer_for(state.tenant.as_str(), def, fallback(def)));
     let place = toolgate_proposers::Seat {
         step: seat.step,
         ballot: seat.ballot.saturating_sub(1),

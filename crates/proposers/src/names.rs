@@ -15,13 +15,13 @@ const PREFIX: &str = "functions.";
 
 /// The two directions of the map, for the tools of one request.
 #[derive(Debug)]
-pub(super) struct WireNames {
+pub(crate) struct WireNames {
     to_wire: BTreeMap<String, String>,
     from_wire: BTreeMap<String, String>,
 }
 
 impl WireNames {
-    pub(super) fn new(tools: &[ToolView]) -> Self {
+    pub(crate) fn new(tools: &[ToolView]) -> Self {
         let mut names = Self { to_wire: BTreeMap::new(), from_wire: BTreeMap::new() };
         // Ids that need no change keep their name, whatever the order of the tools.
         let (plain, changed): (Vec<&str>, Vec<&str>) =
@@ -47,7 +47,7 @@ impl WireNames {
     }
 
     /// The wire name of a tool. A name that is no tool's (a model invented it) gets one that no tool has.
-    pub(super) fn to_wire(&self, tool: &str) -> String {
+    pub(crate) fn to_wire(&self, tool: &str) -> String {
         if let Some(wire) = self.to_wire.get(tool) {
             return wire.clone();
         }
@@ -56,7 +56,7 @@ impl WireNames {
     }
 
     /// The tool's id for a name that a model wrote; a name that was not offered is kept as it is.
-    pub(super) fn resolve(&self, name: &str, lenient: bool, notes: &mut Vec<String>) -> String {
+    pub(crate) fn resolve(&self, name: &str, lenient: bool, notes: &mut Vec<String>) -> String {
         if let Some(id) = self.from_wire.get(name) {
             return id.clone();
         }
@@ -73,7 +73,7 @@ impl WireNames {
     }
 
     /// Whether a name was offered, in either spelling.
-    pub(super) fn is_offered(&self, name: &str) -> bool {
+    pub(crate) fn is_offered(&self, name: &str) -> bool {
         self.from_wire.contains_key(name) || self.to_wire.contains_key(name)
     }
 }

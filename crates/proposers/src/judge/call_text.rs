@@ -4,7 +4,7 @@
 use serde_json::Value;
 use toolgate_core::json::read_strict;
 
-use super::completion::RawCall;
+use crate::answer::RawCall;
 
 /// A text that is nothing but calls.
 #[derive(Debug)]

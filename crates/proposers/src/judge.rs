@@ -1,40 +1,133 @@
-//! Decodes a reply of an endpoint with native calls into a ballot. Pure: the same bytes give the same ballot. Every
-//! deviation that is put right is named in `normalised`. What is not here: the outside of the reply (`completion`).
+//! What an answer amounts to: calls, a final answer, or a typed reason why it is neither. Pure, and the same for every
+//! provider. Every deviation that is put right is named in `normalised`. What is not here: how a provider writes an answer
+//! (`openai`, `anthropic`, `responses`), the envelope itself (`envelope`).
 
 use serde_json::{Value, json};
 use toolgate_core::ask::Ask;
-use toolgate_core::bundle::model::ModelDef;
+use toolgate_core::bundle::model::{CallForm, ModelDef};
 use toolgate_core::json::{Json, read_strict};
 use toolgate_core::proposal::{Ballot, BallotVerdict, MalformedReason, Proposal, ProposedArgs, ProposedCall};
 
-use super::completion::{self, Completion, Finish, RawCall, Reply};
-use super::names::WireNames;
-use super::request::origin;
-use super::{args, call_text};
-use crate::quote::{bare, clip, malformed};
+use crate::answer::{Answer, Finish, RawCall, cut};
+use crate::envelope::{self, ToolProtocol};
+use crate::names::WireNames;
+use crate::quote::{clip, malformed};
 use crate::reasoning;
+use crate::wire::{Asked, origin};
+
+mod args;
+mod call_text;
+
+pub(crate) use args::read as read_args;
 
 /// Most calls one answer may hold.
-const MAX_CALLS: usize = 128;
+pub(crate) const MAX_CALLS: usize = 128;
 
-/// What a reply amounts to. `ask` and `def` are those the request was made from.
-#[must_use]
-pub fn decode(reply: Reply<'_>, ask: &Ask, def: &ModelDef) -> Ballot {
-    let mut answer = match completion::read(reply) {
-        Ok(answer) => answer,
-        Err(verdict) => return bare(verdict),
-    };
+/// The ballot of an answer to a question that was put in this form.
+pub(crate) fn ballot(
+    mut answer: Answer,
+    ask: &Ask,
+    def: &ModelDef,
+    asked: Asked,
+    protocol: &dyn ToolProtocol,
+) -> Ballot {
     let mut extras = Vec::new();
-    let verdict = answer.not_whole().unwrap_or_else(|| judge(&mut answer, ask, def, &mut extras));
+    let verdict = answer.not_whole().unwrap_or_else(|| match (def.calls, asked) {
+        (CallForm::Auto, _) => either(&mut answer, ask, def, (asked, protocol), &mut extras),
+        (CallForm::Native | CallForm::Envelope, Asked::Native) => native(&mut answer, ask, def, &mut extras),
+        (CallForm::Native | CallForm::Envelope, Asked::Envelope) => in_envelope(&mut answer, def, protocol),
+    });
     let opaque = opaque(&answer, extras, def);
     answer.ballot(verdict, opaque)
 }
 
-fn judge(answer: &mut Completion, ask: &Ask, def: &ModelDef, extras: &mut Vec<Value>) -> BallotVerdict {
+fn in_envelope(answer: &mut Answer, def: &ModelDef, protocol: &dyn ToolProtocol) -> BallotVerdict {
+    if answer.text.trim().is_empty() && !answer.calls.is_empty() {
+        return envelope::outside(protocol);
+    }
+    envelope::judge(protocol, &answer.text, def.lenient, &mut answer.notes)
+}
+
+/// Reads whichever form came. Calls in both forms run only where they are the very same, and then once.
+fn either(
+    answer: &mut Answer,
+    ask: &Ask,
+    def: &ModelDef,
+    form: (Asked, &dyn ToolProtocol),
+    extras: &mut Vec<Value>,
+) -> BallotVerdict {
+    let (asked, protocol) = form;
+    let mut notes = Vec::new();
+    let written =
+        (!answer.text.trim().is_empty()).then(|| envelope::judge(protocol, &answer.text, def.lenient, &mut notes));
+    if answer.calls.is_empty() {
+        return match written.map(|verdict| with_tool_ids(verdict, ask, def)) {
+            Some(verdict) if asked == Asked::Envelope || is_meant_as_envelope(&verdict, &answer.text) => {
+                answer.notes.append(&mut notes);
+                if asked == Asked::Native && matches!(verdict, BallotVerdict::Proposal(_)) {
+                    answer.note("envelope_understood");
+                }
+                verdict
+            }
+            Some(_) | None => native(answer, ask, def, extras),
+        };
+    }
+    let verdict = native(answer, ask, def, extras);
+    match (written.map(|verdict| with_tool_ids(verdict, ask, def)), &verdict) {
+        (Some(BallotVerdict::Proposal(written)), BallotVerdict::Proposal(sent)) if same(&written, sent) => {
+            answer.note("envelope_repeats_calls");
+            verdict
+        }
+        (Some(BallotVerdict::Proposal(_)), _) => malformed(
+            MalformedReason::AmbiguousEnvelope,
+            "the answer holds calls and an envelope in its text, and they differ, so nothing was run; send one of them",
+        ),
+        _ => {
+            if asked == Asked::Envelope {
+                answer.note("native_call_understood");
+            }
+            verdict
+        }
+    }
+}
+
+/// An envelope of a model that was offered tools under their wire names may use these.
+fn with_tool_ids(verdict: BallotVerdict, ask: &Ask, def: &ModelDef) -> BallotVerdict {
+    let BallotVerdict::Proposal(Proposal::Calls(mut calls)) = verdict else { return verdict };
+    let names = WireNames::new(&ask.tools);
+    for call in &mut calls {
+        call.tool = names.resolve(&call.tool, def.lenient, &mut Vec::new());
+    }
+    BallotVerdict::Proposal(Proposal::Calls(calls))
+}
+
+fn same(one: &Proposal, other: &Proposal) -> bool {
+    match (one, other) {
+        (Proposal::Calls(one), Proposal::Calls(other)) => {
+            let key = |call: &ProposedCall| (call.tool.clone(), call.args.clone());
+            one.iter().map(key).eq(other.iter().map(key))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a text that was not asked for as an envelope is one, or a failed try at one; other text is an answer in words.
+fn is_meant_as_envelope(verdict: &BallotVerdict, text: &str) -> bool {
+    match verdict {
+        BallotVerdict::Proposal(_) => true,
+        BallotVerdict::Malformed { reason: MalformedReason::Empty | MalformedReason::NoEnvelope, .. } => false,
+        _ => {
+            let spaceless: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+            ["\"type\":\"tool_call\"", "\"type\":\"final_answer\""].iter().any(|mark| spaceless.contains(mark))
+        }
+    }
+}
+
+fn native(answer: &mut Answer, ask: &Ask, def: &ModelDef, extras: &mut Vec<Value>) -> BallotVerdict {
     let names = WireNames::new(&ask.tools);
     let calls = std::mem::take(&mut answer.calls);
     if !calls.is_empty() {
-        return native(answer, &calls, &names, ask, def, extras);
+        return of_calls(answer, &calls, &names, ask, def, extras);
     }
     if answer.finish == Finish::CallsAnnounced {
         return malformed(
@@ -59,7 +152,7 @@ fn judge(answer: &mut Completion, ask: &Ask, def: &ModelDef, extras: &mut Vec<Va
             {
                 answer.notes.push("call_from_text".to_owned());
                 let calls: Vec<_> = calls.into_iter().map(Some).collect();
-                native(answer, &calls, &names, ask, def, extras)
+                of_calls(answer, &calls, &names, ask, def, extras)
             }
             _ => malformed(
                 MalformedReason::CallAsText,
@@ -72,7 +165,7 @@ fn judge(answer: &mut Completion, ask: &Ask, def: &ModelDef, extras: &mut Vec<Va
     }
 }
 
-fn empty_detail(answer: &Completion, had_thoughts: bool) -> &'static str {
+fn empty_detail(answer: &Answer, had_thoughts: bool) -> &'static str {
     let thought_a_call = answer.fields.values().any(|field| {
         let text = field.to_string();
         text.contains("<tool_call>") || text.contains("tool_calls") || text.contains("arguments")
@@ -87,7 +180,7 @@ fn empty_detail(answer: &Completion, had_thoughts: bool) -> &'static str {
     }
 }
 
-fn done(answer: &mut Completion, said: &str, had_thoughts: bool, ask: &Ask) -> BallotVerdict {
+fn done(answer: &mut Answer, said: &str, had_thoughts: bool, ask: &Ask) -> BallotVerdict {
     if let Some(output) = ask.output_schema.as_ref().and_then(|schema| structured(said, schema)) {
         answer.notes.push("output_from_json_text".to_owned());
         return BallotVerdict::Proposal(Proposal::Done { output });
@@ -107,8 +200,8 @@ fn structured(said: &str, schema: &Json) -> Option<Json> {
     read_strict(body).ok().map(|value| Json::from_value(&value))
 }
 
-fn native(
-    answer: &mut Completion,
+fn of_calls(
+    answer: &mut Answer,
     raw: &[Option<RawCall>],
     names: &WireNames,
     ask: &Ask,
@@ -148,13 +241,13 @@ fn native(
         |call: &ProposedCall| matches!(call.args, ProposedArgs::Malformed { reason: MalformedReason::Syntax, .. });
     if at_limit && calls.iter().any(is_broken) {
         answer.notes.push("cut_seen_by_usage".to_owned());
-        return completion::cut();
+        return cut();
     }
     BallotVerdict::Proposal(Proposal::Calls(calls))
 }
 
 /// What must go back unchanged, with the mark of the provider and model it belongs to.
-fn opaque(answer: &Completion, extras: Vec<Value>, def: &ModelDef) -> Option<Json> {
+fn opaque(answer: &Answer, extras: Vec<Value>, def: &ModelDef) -> Option<Json> {
     let has_extras = extras.iter().any(|extra| !extra.is_null());
     if answer.fields.is_empty() && !has_extras {
         return None;

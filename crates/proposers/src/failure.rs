@@ -7,7 +7,7 @@ use toolgate_core::proposal::{BallotVerdict, MalformedReason, ProviderFailure};
 use crate::quote::{clip, failed, malformed};
 
 /// The verdict on an answer with a status that is no success.
-pub(super) fn status_verdict(status: u16, body: &Value, text: &str) -> BallotVerdict {
+pub(crate) fn status_verdict(status: u16, body: &Value, text: &str) -> BallotVerdict {
     let said = error_text(body).unwrap_or_else(|| clip(text.trim(), 200));
     let code = error_code(body);
     if [400, 422].contains(&status) && mentions(body, &["tool_use_failed", "failed_generation"]) {
@@ -57,7 +57,7 @@ fn error_code(body: &Value) -> Option<String> {
 }
 
 /// The verdict on an error object where an answer should be, whatever the status says.
-pub(super) fn error_in_body(body: &Value) -> Option<BallotVerdict> {
+pub(crate) fn error_in_body(body: &Value) -> Option<BallotVerdict> {
     let has_error = body.get("error").is_some_and(|error| !error.is_null() && error != &json!(false));
     let has_type = body.get("error_type").is_some_and(|kind| !kind.is_null());
     if !has_error && !has_type {
@@ -68,7 +68,11 @@ pub(super) fn error_in_body(body: &Value) -> Option<BallotVerdict> {
         Some(code) if code.parse::<u16>().is_ok_and(|n| (400..=599).contains(&n)) => code.parse().unwrap_or(500),
         Some(code) if code.contains("rate_limit") || code.contains("quota") || code == "RESOURCE_EXHAUSTED" => 429,
         Some(code) if code.contains("api_key") || code.contains("auth") || code.contains("permission") => 401,
-        Some(code) if code.contains("invalid_request") || code.contains("context_length") => 400,
+        Some(code)
+            if code.contains("invalid_request") || code.contains("context_length") || code.contains("not_found") =>
+        {
+            400
+        }
         Some("tool_use_failed" | "content_filter") => 400,
         _ => 500,
     };
