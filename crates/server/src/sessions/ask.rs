@@ -27,7 +27,8 @@ pub(super) fn proposal(
         window::fit(&mut ask, def);
     }
     let fallback = |def: &ModelDef| def.fallback.as_ref().and_then(|name| bundle.model(name));
-    let proposer = def.map(|def| deps.models.proposer_for(state.tenant.as_str(), def, fallback(def)));
+    let tenant = state.opened.as_ref().map_or("", |opened| opened.tenant.as_str());
+    let proposer = def.map(|def| deps.models.proposer_for(tenant, def, fallback(def)));
     let place = toolgate_proposers::Seat {
         step: seat.step,
         ballot: seat.ballot.saturating_sub(1),
