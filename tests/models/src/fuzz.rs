@@ -216,9 +216,12 @@ fn fuzz(target: Target, until: Instant, folder: &Path, seed: u64) -> Result<Foun
     let mut rng = Rng::with_seed(seed);
     let mut found = Found { kept: pool.len() as u64, ..Found::default() };
     let known = pool.len();
-    while Instant::now() < until && found.failures.len() < 20 {
+    loop {
         let at = usize::try_from(found.inputs).unwrap_or(usize::MAX);
-        // What is kept is read again first.
+        // What is kept is read again first, however little time there is.
+        if found.failures.len() >= 20 || (at >= known && Instant::now() >= until) {
+            break;
+        }
         let input = if at < known { pool.get(at).cloned().unwrap_or_default() } else { make(target, &pool, &mut rng) };
         found.inputs += 1;
         let began = Instant::now();
@@ -457,4 +460,22 @@ fn arguments(text: &str, ask: &Ask, def: Option<&ModelDef>) -> Result<String, St
     }
     kind.push_str(&kind_of(&ballot));
     Ok(kind)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_still_reads_as_it_should() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+        let report = run(0, &corpus, Some(1)).unwrap();
+        let mut shown = Vec::new();
+        report.write(&mut shown).unwrap();
+        assert!(report.holds(), "{}", String::from_utf8_lossy(&shown));
+        for target in Target::ALL {
+            assert!(report.counted(&format!("{}: inputs", target.name())) > 5, "{}", target.name());
+        }
+    }
 }
