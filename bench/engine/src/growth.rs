@@ -13,6 +13,9 @@ use crate::{bundle, load};
 mod bulk;
 mod long;
 
+/// One part of what a step costs: the server's, or the database's.
+type Pick = fn(&(f64, f64)) -> f64;
+
 /// Sessions in the small database and in the large one.
 const SESSIONS: [i64; 2] = [1_000, 1_000_000];
 /// Sessions at once while it is measured.
@@ -73,9 +76,8 @@ async fn tables(program: &Path, cluster: &str, figures: &mut Figures) {
     for server in servers {
         server.stop().await;
     }
-    let of = |no: usize, pick: fn(&(f64, f64)) -> f64| median(costs[no].iter().map(pick));
-    let parts: [(&str, fn(&(f64, f64)) -> f64); 2] =
-        [("the server's", |cost| cost.0), ("the database's", |cost| cost.1)];
+    let of = |no: usize, pick: Pick| median(costs[no].iter().map(pick));
+    let parts: [(&str, Pick); 2] = [("the server's", |cost| cost.0), ("the database's", |cost| cost.1)];
     for (whose, pick) in parts {
         figures.shown(format!("{whose} CPU of a step, 1,000,000 sessions over 1,000"), of(1, pick) / of(0, pick));
     }

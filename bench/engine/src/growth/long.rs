@@ -43,7 +43,7 @@ pub(super) async fn run(program: &Path, cluster: &str) -> EarlyAndLate {
             .iter()
             .find(|(step, _)| question.after_tool && question.steps == *step)
             .map(|(_, gate)| std::sync::Arc::clone(gate)),
-        done: question.after_tool && question.steps % RUN == 0,
+        done: question.after_tool && question.steps.is_multiple_of(RUN),
         ..Plan::default()
     })
     .await;
