@@ -69,7 +69,7 @@ pub(crate) async fn run(program: &Path, cluster: &str) -> ExitCode {
         if taken.is_some() && model.asked() >= before.1 {
             break start.elapsed();
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     };
     let taken = taken.unwrap_or(asked).as_secs_f64();
     println!(

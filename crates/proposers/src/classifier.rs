@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde_json::{Value, json};
 use toolgate_core::bundle::model::ModelDef;
 use toolgate_core::id::Label;
@@ -108,7 +109,7 @@ impl ModelClassifier {
 impl Classifier for ModelClassifier {
     async fn classify(&self, ask: &ClassifyAsk) -> Result<Classified, ClassifyFailure> {
         let exchange = &self.model.exchange;
-        let body = encode(ask, exchange.def());
+        let body = Bytes::from(encode(ask, exchange.def()).to_string());
         let asker = Asker { tenant: &Arc::from(""), deltas: None };
         judge(exchange.run(&body, asker).await.answer, ask)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -81,7 +82,7 @@ impl Exchange {
 
     /// Sends a body and gives what the last attempt brought. Takes at most the model's `timeout_ms`, waiting included; no
     /// text in it holds the API key.
-    pub(crate) async fn run(&self, body: &Value, asker: Asker<'_>) -> Told {
+    pub(crate) async fn run(&self, body: &Bytes, asker: Asker<'_>) -> Told {
         let (key, url) = match self.key().and_then(|key| Ok((key, self.url.clone()?))) {
             Ok(found) => found,
             Err(failure) => return failure.into(),

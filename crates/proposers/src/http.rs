@@ -5,10 +5,10 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use toolgate_core::bundle::model::Auth;
 use toolgate_core::proposal::ProviderFailure;
@@ -65,7 +65,8 @@ pub(crate) struct Request<'a> {
     pub(crate) wire: Wire,
     pub(crate) auth: Auth,
     pub(crate) key: Option<&'a SecretString>,
-    pub(crate) body: &'a Value,
+    /// JSON.
+    pub(crate) body: &'a Bytes,
     /// Time until the first byte of the answer.
     pub(crate) first_byte: Option<Duration>,
 }
@@ -107,7 +108,8 @@ impl Transport {
 
     async fn send(&self, request: Request<'_>) -> Result<reqwest::Response, Failure> {
         let client = if is_local(request.url) { &self.local } else { &self.remote };
-        let mut builder = client.post(request.url.clone()).json(request.body);
+        let mut builder =
+            client.post(request.url.clone()).header(CONTENT_TYPE, "application/json").body(request.body.clone());
         if request.wire == Wire::Messages {
             builder = builder.header("anthropic-version", anthropic::VERSION);
         }

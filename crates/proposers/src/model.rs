@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use toolgate_core::ask::Ask;
 use toolgate_core::bundle::model::CallForm;
 use toolgate_core::proposal::{Ballot, BallotVerdict, ProviderFailure};
@@ -92,7 +93,7 @@ impl ModelProposer {
     async fn ask_as(&self, asked: Asked, ask: &Ask, seat: Seat, deltas: Option<&dyn DeltaSink>) -> Ballot {
         let exchange = &self.model.exchange;
         let def = exchange.def();
-        let body = encode_as(ask, def, &self.salt, (asked, &*self.protocol));
+        let body = Bytes::from(encode_as(ask, def, &self.salt, (asked, &*self.protocol)).to_string());
         tracing::debug!(model = def.model, seat.step, seat.ballot, seat.attempt, "asking a model");
         let told = exchange.run(&body, Asker { tenant: &self.tenant, deltas }).await;
         let mut ballot = judged(told.answer, ask, def, (asked, &*self.protocol));

@@ -111,6 +111,14 @@ pub trait Cluster: Send + Sync + Debug {
         limit: u32,
     ) -> Result<Vec<(SessionKey, u64)>, StoreError>;
 
+    /// Sessions with work under way that this node owns, in whichever incarnation, behind `after` in the order of their keys.
+    async fn active_of(
+        &self,
+        me: &NodeId,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> Result<Vec<SessionKey>, StoreError>;
+
     /// Sessions with work under way, with a timer due at or before `now` or with inputs waiting, whose owner is nobody, an
     /// older incarnation, or a node whose lease has lapsed; at most about three times `limit`, in no order. Those that
     /// another node has asked for just now are left to it.

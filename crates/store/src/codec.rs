@@ -22,11 +22,13 @@ use crate::row::{Marks, Row};
 
 mod approval;
 mod fields;
+mod held;
 mod hidden;
 mod payload;
 
 pub use approval::ApprovalBody;
 
+use held::HeldKeys;
 use hidden::Private;
 use payload::Part;
 
@@ -85,7 +87,7 @@ pub struct Codec {
     tenant: TenantId,
     session: SessionId,
     master: MasterKey,
-    keys: BTreeMap<KeyId, ContentKey>,
+    keys: HeldKeys,
 }
 
 /// Rows made from the events of one batch, and what must be stored with them.
@@ -106,7 +108,7 @@ impl Codec {
     pub fn create(tenant: TenantId, session: SessionId, master: MasterKey) -> Result<(Self, WrappedKey), KeyError> {
         let key = ContentKey::generate()?;
         let wrapped = master.wrap(&tenant, session, KeyId::session(), &key)?;
-        Ok((Self { tenant, session, master, keys: BTreeMap::from([(KeyId::session(), key)]) }, wrapped))
+        Ok((Self { tenant, session, master, keys: HeldKeys::from_iter([(KeyId::session(), key)]) }, wrapped))
     }
 
     /// The codec of a stored session with the keys that still exist.
@@ -116,7 +118,7 @@ impl Codec {
         master: MasterKey,
         stored: &[WrappedKey],
     ) -> Result<Self, KeyError> {
-        let mut keys = BTreeMap::new();
+        let mut keys = HeldKeys::default();
         for wrapped in stored {
             keys.insert(wrapped.id.clone(), master.unwrap(&tenant, session, wrapped)?);
         }
@@ -209,7 +211,7 @@ impl Codec {
 
     /// Makes sure that the call has its key.
     fn call_key(&mut self, seq: u64, id: &KeyId, new_keys: &mut BTreeMap<KeyId, WrappedKey>) -> Result<(), CodecError> {
-        if self.keys.contains_key(id) {
+        if self.keys.contains(id) {
             return Ok(());
         }
         let key = ContentKey::generate().map_err(|source| CodecError::Key { seq, source })?;
@@ -236,11 +238,11 @@ impl Codec {
     /// Call keys that end with an event: the call's own at its terminal record, all of them with the run.
     fn ended_by(&self, event: &Event) -> Vec<KeyId> {
         if let Event::RunEnded(_) = event {
-            return self.keys.keys().filter(|id| **id != KeyId::session()).cloned().collect();
+            return self.keys.names().filter(|id| **id != KeyId::session()).cloned().collect();
         }
         let marks = event.marks();
         let ended = marks.call.filter(|_| marks.terminal).map(|call| KeyId::call(&call));
-        ended.filter(|id| self.keys.contains_key(id)).into_iter().collect()
+        ended.filter(|id| self.keys.contains(id)).into_iter().collect()
     }
 
     /// Reads a row. What was sealed under a destroyed call key is left out; without the session key there is nothing to read.

@@ -4,7 +4,7 @@ use toolgate_core::id::{ProfileName, SessionId, Sha256Digest, TenantId};
 use toolgate_core::time::Timestamp;
 
 use crate::append::Projection;
-use crate::name::{NodeId, NodeIdentity};
+use crate::name::NodeIdentity;
 
 /// One session: who owns it, where its log ends, and what lists show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +71,6 @@ pub struct SessionKey {
 pub enum Wanted {
     /// Sessions with work under way.
     Active,
-    /// Sessions with work under way that this node owned in any incarnation.
-    ActiveOf(NodeId),
     /// Sessions whose `next_wake_at` is at or before this time.
     Due(Timestamp),
     /// Sessions with rows in their inbox.

@@ -77,15 +77,26 @@ pub(super) struct Actor<'a> {
     /// Events that those who follow the session have not been told of, each with its size in the log.
     untold: Vec<Live>,
     effects: Effects,
-    attached: Option<Attached>,
+    attached: Option<Box<Attached>>,
     /// When rows that are held back must be appended by themselves.
     held_until: Option<tokio::time::Instant>,
     /// The inbox row whose input is being decided.
     consuming: Option<InputId>,
     /// A node that wants the session.
-    wanted: Option<HandOver>,
+    wanted: Option<Box<HandOver>>,
     /// Nothing is started, since the node's lease is old.
     held_back: bool,
+}
+
+/// What an actor's time is set for.
+#[derive(Debug, Clone, Copy)]
+enum Ring {
+    /// A timer of the session.
+    Timer,
+    /// Rows that are held back must be appended.
+    Held,
+    /// Nothing has come for long enough to leave memory.
+    Idle,
 }
 
 /// What was decided and is not recorded yet.
@@ -129,7 +140,13 @@ enum Committed {
 }
 
 impl<'a> Actor<'a> {
-    pub(super) fn new(deps: &'a Arc<Deps>, watched: &'a Watched, loaded: Loaded) -> Self {
+    /// The actor on the heap, so that the futures that work on it hold a pointer; of what was loaded nothing stays there.
+    #[expect(clippy::boxed_local, reason = "its memory is given back here, not by the future that loaded it")]
+    pub(super) fn boxed(deps: &'a Arc<Deps>, watched: &'a Watched, loaded: Box<Loaded>) -> Box<Self> {
+        Box::new(Self::new(deps, watched, *loaded))
+    }
+
+    fn new(deps: &'a Arc<Deps>, watched: &'a Watched, loaded: Loaded) -> Self {
         let key = (loaded.tenant.clone(), loaded.state.id);
         watched.publish(&loaded.state, Vec::new());
         Self {
@@ -172,7 +189,6 @@ impl<'a> Actor<'a> {
             return exit;
         }
         loop {
-            let wake = self.until_wake();
             let idle = self.may_unload();
             let stopping = self.deps.stopping.is_cancelled();
             let leaving = stopping || self.deps.nodes.draining().is_cancelled();
@@ -186,26 +202,24 @@ impl<'a> Actor<'a> {
                 let epoch = self.journal.next.epoch;
                 return Box::pin(self.settled())
                     .await
-                    .map_or_else(|exit| exit, |()| Exit::HandedOver { epoch, request: Box::new(request) });
+                    .map_or_else(|exit| exit, |()| Exit::HandedOver { epoch, request });
             }
-            let held_until = self.held_until;
+            let (alarm, ring) = self.alarm(idle);
             let step = tokio::select! {
                 received = mail.recv() => match received {
                     Some(received) => Box::pin(self.receive(*received)).await,
                     None => return Box::pin(self.settled()).await.map_or_else(|exit| exit, |()| Exit::Unloaded),
                 },
                 Some(done) = self.effects.next() => Box::pin(self.finished(done)).await,
-                () = gone(self.attached.as_mut()) => {
+                () = gone(self.attached.as_deref_mut()) => {
                     self.attached = None;
                     Ok(())
                 }
-                () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {
-                    Box::pin(self.internal(Input::Tick, Vec::new())).await
-                }
-                () = tokio::time::sleep_until(held_until.unwrap_or_else(tokio::time::Instant::now)), if held_until.is_some() => {
-                    Box::pin(self.settled()).await
-                }
-                () = tokio::time::sleep(self.deps.settings.idle_after), if idle => return Exit::Unloaded,
+                () = tokio::time::sleep_until(alarm), if ring.is_some() => match ring {
+                    Some(Ring::Timer) => Box::pin(self.internal(Input::Tick, Vec::new())).await,
+                    Some(Ring::Held) => Box::pin(self.settled()).await,
+                    Some(Ring::Idle) | None => return Exit::Unloaded,
+                },
                 () = self.deps.stopping.cancelled(), if !stopping => Ok(()),
                 () = self.deps.nodes.draining().cancelled(), if !leaving => Ok(()),
                 () = self.deps.nodes.next_renewal(), if self.held_back => Ok(()),
@@ -225,6 +239,16 @@ impl<'a> Actor<'a> {
     /// A session that waits for nothing but the outside needs no memory.
     fn may_unload(&self) -> bool {
         self.attached.is_none() && self.effects.is_empty() && self.state.status() != Status::Running
+    }
+
+    /// What comes first of all that a time is set for, and when. One timer, since each takes room in every waiting session.
+    fn alarm(&self, idle: bool) -> (tokio::time::Instant, Option<Ring>) {
+        let now = tokio::time::Instant::now();
+        let timer = self.until_wake().and_then(|time| now.checked_add(time)).map(|at| (at, Ring::Timer));
+        let held = self.held_until.map(|at| (at, Ring::Held));
+        let idle = idle.then(|| now.checked_add(self.deps.settings.idle_after)).flatten().map(|at| (at, Ring::Idle));
+        let first = [timer, held, idle].into_iter().flatten().min_by_key(|(at, _)| *at);
+        first.map_or((now, None), |(at, ring)| (at, Some(ring)))
     }
 
     fn until_wake(&self) -> Option<Duration> {
@@ -250,7 +274,7 @@ impl<'a> Actor<'a> {
             Mail::Attach(order) => self.attach(*order).await,
             Mail::Letter(delivered) => self.letter(&delivered).await,
             Mail::HandOver(request) => {
-                self.wanted = Some(request);
+                self.wanted = Some(Box::new(request));
                 Ok(())
             }
             Mail::Head(head) if head > self.state.head => Err(Exit::Lost),
@@ -472,7 +496,7 @@ impl<'a> Actor<'a> {
             Ok(Committed::Taken { .. } | Committed::Already { .. }) => {
                 let (attached, attachment) = Attached::new(instance, self.deps.settings.offers);
                 // An older connection of the same instance sees its offers end.
-                self.attached = Some(attached);
+                self.attached = Some(Box::new(attached));
                 (Ok(attachment), None)
             }
             Err((failure, exit)) => (Err(AttachRefused::Failed(failure)), Some(exit)),

@@ -97,13 +97,14 @@ pub(super) struct Effects {
     deps: Arc<Deps>,
     tenant: TenantId,
     session: SessionId,
-    running: BTreeMap<Effect, tokio::task::AbortHandle>,
+    /// Few, and mostly none: a list takes no memory then.
+    running: Vec<(Effect, tokio::task::AbortHandle)>,
     tasks: JoinSet<(Effect, Done)>,
 }
 
 impl Effects {
     pub(super) fn new(deps: Arc<Deps>, tenant: TenantId, session: SessionId) -> Self {
-        Self { deps, tenant, session, running: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { deps, tenant, session, running: Vec::new(), tasks: JoinSet::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -112,12 +113,12 @@ impl Effects {
 
     /// Whether a tool is at work whose outcome would be lost.
     pub(super) fn running_tool(&self) -> bool {
-        self.running.keys().any(|effect| matches!(effect, Effect::RunTool(_)))
+        self.running.iter().any(|(effect, _)| matches!(effect, Effect::RunTool(_)))
     }
 
     /// Starts what is missing and aborts what is not wanted any more.
     pub(super) fn reconcile(&mut self, wanted: Vec<Effect>, state: &Session, bundle: &Arc<Bundle>) {
-        self.running.retain(|effect, task| {
+        self.running.retain(|(effect, task)| {
             let keep = wanted.contains(effect);
             if !keep {
                 task.abort();
@@ -125,7 +126,7 @@ impl Effects {
             keep
         });
         for effect in wanted {
-            if !self.running.contains_key(&effect) {
+            if !self.running.iter().any(|(running, _)| *running == effect) {
                 self.start(effect, state, bundle);
             }
         }
@@ -184,7 +185,18 @@ impl Effects {
             }
             Effect::OfferCall { .. } => return,
         };
-        self.running.insert(key, handle);
+        self.running.reserve_exact(1);
+        self.running.push((key, handle));
+    }
+
+    /// Forgets an effect; whether it was wanted.
+    fn ended(&mut self, effect: &Effect) -> bool {
+        let Some(place) = self.running.iter().position(|(running, _)| running == effect) else { return false };
+        drop(self.running.swap_remove(place));
+        if self.running.is_empty() {
+            self.running = Vec::new();
+        }
+        true
     }
 
     /// The next result of an effect that is still wanted; pending while there is none.
@@ -192,7 +204,7 @@ impl Effects {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok((effect, done))) => {
-                    if self.running.remove(&effect).is_some() {
+                    if self.ended(&effect) {
                         return Some(done);
                     }
                 }

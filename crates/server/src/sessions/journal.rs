@@ -36,7 +36,7 @@ pub(super) struct Journal {
     pub(super) codec: Codec,
     pub(super) next: Position,
     /// Rows that are made and go with the next append.
-    pub(super) held: Option<Append>,
+    pub(super) held: Option<Box<Append>>,
     /// How often the node's lease had lapsed when the session was last known to be the node's.
     pub(super) lapses: u64,
 }
@@ -195,12 +195,12 @@ impl Journal {
 
     /// Keeps an append back, to go with the next.
     pub(super) fn hold(&mut self, append: Append) {
-        self.held = Some(append);
+        self.held = Some(Box::new(append));
     }
 
     /// What was kept back.
-    pub(super) const fn release(&mut self) -> Option<Append> {
-        self.held.take()
+    pub(super) fn release(&mut self) -> Option<Append> {
+        self.held.take().map(|held| *held)
     }
 
     /// Appends and says what became of it. After an error nothing is known: forget the session's state.

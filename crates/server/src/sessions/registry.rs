@@ -268,8 +268,7 @@ impl Registry {
         };
         self.setbacks.loaded(key);
         let head = self.head(key, loaded.state.head);
-        // On the heap, so that the futures that work on it hold a pointer.
-        let mut actor = Box::new(Actor::new(&self.deps, &head, *loaded));
+        let mut actor = Actor::boxed(&self.deps, &head, loaded);
         Ok(if fresh { actor.run(mail).await } else { actor.recover_and_run(mail).await })
     }
 

@@ -26,7 +26,18 @@ pub(super) async fn resume_open(deps: &Arc<Deps>, registry: &Arc<Registry>) -> R
     let is_lost = |row: &SessionRow| {
         row.owner.as_ref().is_none_or(|owner| owner.node == deps.node.node || !deps.nodes.is_alive(owner))
     };
-    wake_all(deps, registry, &Wanted::Active, is_lost).await
+    let mut woken = 0;
+    let mut after: Option<SessionKey> = None;
+    loop {
+        let page = deps.store.open_sessions(&Wanted::Active, after.as_ref(), PAGE).await?;
+        for row in page.items.into_iter().filter(&is_lost) {
+            woken += u64::from(wake(registry, SessionKey { tenant: row.tenant, session: row.session }).await);
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(woken),
+        }
+    }
 }
 
 /// Runs until the server stops.
@@ -62,8 +73,7 @@ pub(super) async fn keep_going(deps: Arc<Deps>, registry: Arc<Registry>) {
                 tracing::warn!(%error, "timers and lost sessions could not be looked at; they will be in the next round");
             }
         } else {
-            let own = Wanted::ActiveOf(deps.node.node.clone());
-            if let Err(error) = wake_all(&deps, &registry, &own, |_| true).await {
+            if let Err(error) = take_strays(&deps, &registry).await {
                 tracing::warn!(%error, "stray sessions could not be looked for; they will be in the next round");
             }
         }
@@ -104,22 +114,15 @@ async fn take_due(deps: &Arc<Deps>, registry: &Arc<Registry>) -> Result<(), Stor
     Ok(())
 }
 
-async fn wake_all(
-    deps: &Arc<Deps>,
-    registry: &Arc<Registry>,
-    wanted: &Wanted,
-    is_wanted: impl Fn(&SessionRow) -> bool,
-) -> Result<u64, StoreError> {
-    let mut woken = 0;
-    let mut after: Option<SessionKey> = None;
+/// Loads what should be at work here and is not in memory.
+async fn take_strays(deps: &Deps, registry: &Arc<Registry>) -> Result<(), StoreError> {
+    let mut after = None;
     loop {
-        let page = deps.store.open_sessions(wanted, after.as_ref(), PAGE).await?;
-        for row in page.items.into_iter().filter(&is_wanted) {
-            woken += u64::from(wake(registry, SessionKey { tenant: row.tenant, session: row.session }).await);
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(woken),
+        let page = deps.store.active_of(&deps.node.node, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.clone());
+        for key in page {
+            wake(registry, key).await;
         }
     }
 }

@@ -145,6 +145,20 @@ impl Cluster for MemoryStore {
         }))
     }
 
+    async fn active_of(
+        &self,
+        me: &NodeId,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> Result<Vec<SessionKey>, StoreError> {
+        Ok(self.with(|state| {
+            let is_own = |session: &Session| session.row.owner.as_ref().is_some_and(|owner| owner.node == *me);
+            let own = state.sessions.iter().filter(|(_, session)| session.row.projection.active && is_own(session));
+            let behind = own.map(|(key, _)| key).filter(|key| after.is_none_or(|after| *key > after));
+            behind.take(page_size(page_limit(limit))).cloned().collect()
+        }))
+    }
+
     async fn orphans(&self, me: &NodeId, now: Timestamp, limit: u32) -> Result<Vec<SessionKey>, StoreError> {
         Ok(self.with(|state| {
             let wanted = |session: &Session| {

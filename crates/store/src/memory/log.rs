@@ -177,9 +177,6 @@ impl EventLog for MemoryStore {
     ) -> Result<Page<SessionRow, SessionKey>, StoreError> {
         let is_wanted = |session: &Session| match wanted {
             Wanted::Active => session.row.projection.active,
-            Wanted::ActiveOf(node) => {
-                session.row.projection.active && session.row.owner.as_ref().is_some_and(|owner| owner.node == *node)
-            }
             Wanted::Due(now) => session.row.projection.next_wake_at.is_some_and(|at| at <= *now),
             Wanted::Inbox => session.inbox.values().any(|waiting| waiting.answer.is_none()),
         };

@@ -99,6 +99,19 @@ impl<D: Database> Cluster for SqlStore<D> {
         rows.iter().map(|row| Ok((columns::session_key(row)?, row.count("epoch")?))).collect()
     }
 
+    async fn active_of(
+        &self,
+        me: &NodeId,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> Result<Vec<SessionKey>, StoreError> {
+        let sql = "SELECT tenant, session FROM session WHERE active AND owner = $1 \
+             AND (tenant, session) > ($2, $3) ORDER BY tenant, session LIMIT $4";
+        let (tenant, session) = after.map_or(("", Uuid::nil()), |key| (key.tenant.as_str(), key.session.uuid()));
+        let bound = values![me.as_str(), tenant, session, page_limit(limit)];
+        self.database.read(sql, bound).await?.iter().map(columns::session_key).collect()
+    }
+
     async fn orphans(&self, me: &NodeId, now: Timestamp, limit: u32) -> Result<Vec<SessionKey>, StoreError> {
         let bound = values![me.as_str(), now.as_micros(), page_limit(limit), us(KEPT_FOR_ASKER)];
         self.database.read(D::STATEMENTS.orphans, bound).await?.iter().map(columns::session_key).collect()

@@ -219,12 +219,6 @@ impl<D: Database> EventLog for SqlStore<D> {
                     "WHERE s.active AND (s.tenant, s.session) > ($1, $2) ORDER BY s.tenant, s.session LIMIT $3"
                 )
             }
-            Wanted::ActiveOf(node) => {
-                bound.push(node.as_str().into());
-                select_session!(
-                    "WHERE s.active AND (s.tenant, s.session) > ($1, $2) AND s.owner = $4 ORDER BY s.tenant, s.session LIMIT $3"
-                )
-            }
             Wanted::Due(now) => {
                 bound.push(now.as_micros().into());
                 select_session!(

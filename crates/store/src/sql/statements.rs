@@ -15,9 +15,9 @@ pub(crate) struct Statements {
 }
 
 /// `$now` is the clock of the database in microseconds; `$asked` makes rows `k` of tenant, session and number from the
-/// JSON list of lists in `$1`.
+/// JSON list of lists in `$1`; `$owned` joins nodes `n` with what they own from incarnations below `n.below`, at most `$3` each.
 macro_rules! statements {
-    ($now:literal, $asked:literal) => {
+    ($now:literal, $asked:literal, $owned:literal) => {
         Statements {
             start: concat!(
                 "INSERT INTO node (node, incarnation, lease_until, draining, protocol, version, started_at) ",
@@ -31,16 +31,17 @@ macro_rules! statements {
             ),
             leave: concat!("UPDATE node SET lease_until = ", $now, " WHERE node = $1 AND incarnation = $2"),
             nodes: concat!("SELECT n.*, n.lease_until - ", $now, " AS left_us FROM node n ORDER BY n.node LIMIT $1"),
-            // Owners are looked up by index, not session by session: a node with many live neighbours reads none of theirs.
+            // Owners are looked up by index, node by node: a node with many live neighbours reads none of theirs. The orders
+            // ask for nothing that is needed; they tell the planner which index holds the few rows it looks for.
             orphans: concat!(
                 "WITH alive AS (SELECT node, incarnation FROM node WHERE lease_until > ", $now, "), lost AS ( ",
-                "SELECT * FROM (SELECT s.tenant, s.session FROM session s WHERE s.active AND s.owner IS NULL LIMIT $3) a ",
-                "UNION SELECT * FROM (SELECT s.tenant, s.session FROM node n JOIN session s ON s.active ",
-                "AND s.owner = n.node AND s.owner_incarnation < n.incarnation LIMIT $3) b ",
-                "UNION SELECT * FROM (SELECT s.tenant, s.session FROM node n JOIN session s ON s.active ",
-                "AND s.owner = n.node WHERE n.lease_until <= ", $now, " LIMIT $3) c ",
+                "SELECT * FROM (SELECT s.tenant, s.session FROM session s WHERE s.active AND s.owner IS NULL ",
+                "ORDER BY s.owner, s.owner_incarnation LIMIT $3) a ",
+                "UNION SELECT * FROM (SELECT s.tenant, s.session FROM (SELECT n.node, n.incarnation + ",
+                "CASE WHEN n.lease_until <= ", $now, " THEN 1 ELSE 0 END AS below FROM node n) n ", $owned, " LIMIT $3) b ",
                 "UNION SELECT * FROM (SELECT s.tenant, s.session FROM session s WHERE s.next_wake_at <= $2 AND NOT EXISTS ",
-                "(SELECT 1 FROM alive n WHERE n.node = s.owner AND n.incarnation = s.owner_incarnation) LIMIT $3) d ",
+                "(SELECT 1 FROM alive n WHERE n.node = s.owner AND n.incarnation = s.owner_incarnation) ",
+                "ORDER BY s.next_wake_at LIMIT $3) d ",
                 "UNION SELECT * FROM (SELECT DISTINCT s.tenant, s.session FROM inbox i JOIN session s ",
                 "ON s.tenant = i.tenant AND s.session = i.session WHERE i.answered_at IS NULL AND NOT EXISTS ",
                 "(SELECT 1 FROM alive n WHERE n.node = s.owner AND n.incarnation = s.owner_incarnation) LIMIT $3) e) ",
@@ -69,12 +70,15 @@ macro_rules! statements {
 pub(crate) const POSTGRES: Statements = statements!(
     "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     "(SELECT (j.value->>0)::text COLLATE \"C\" AS tenant, (j.value->>1)::uuid AS session, (j.value->>2)::bigint AS number \
-     FROM jsonb_array_elements($1::text::jsonb) AS j(value)) k"
+     FROM jsonb_array_elements($1::text::jsonb) AS j(value)) k",
+    "CROSS JOIN LATERAL (SELECT o.tenant, o.session FROM session o WHERE o.active AND o.owner = n.node \
+     AND o.owner_incarnation < n.below ORDER BY o.owner_incarnation LIMIT $3) s"
 );
 
 /// Those of SQLite.
 pub(crate) const SQLITE: Statements = statements!(
     "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
     "(SELECT j.value ->> 0 AS tenant, unhex(j.value ->> 1, '-') AS session, j.value ->> 2 AS number \
-     FROM json_each($1) j) k"
+     FROM json_each($1) j) k",
+    "JOIN session s ON s.active AND s.owner = n.node AND s.owner_incarnation < n.below"
 );

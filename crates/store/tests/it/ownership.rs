@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolgate_store::chain::{Head, check};
-use toolgate_store::{Appended, NodeId, StoreError, TakenOver, Wanted};
+use toolgate_store::{Appended, NodeId, StoreError, TakenOver};
 
 use crate::backend::Backend;
 use crate::sample::{Log, all_rows, node, session_id, tenant};
@@ -134,8 +134,7 @@ async fn a_released_session_has_no_owner(backend: Backend) {
     assert!(store.release(&log.tenant, log.session, 1).await.unwrap());
     let session = store.session(&log.tenant, log.session).await.unwrap().unwrap();
     assert_eq!((session.owner, session.epoch), (None, 1));
-    let of_node = Wanted::ActiveOf(NodeId::new("node-1").unwrap());
-    assert_eq!(store.open_sessions(&of_node, None, 10).await.unwrap().items, []);
+    assert_eq!(store.active_of(&NodeId::new("node-1").unwrap(), None, 10).await.unwrap(), []);
     // Nobody else took it: the epoch still lets the last owner write.
     assert_eq!(store.append(Arc::new(log.plain(b"x"))).await.unwrap(), Appended::Ok { head: 2 });
 }

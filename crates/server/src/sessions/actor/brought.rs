@@ -13,7 +13,7 @@ use crate::sessions::letter::{Answer, Letter};
 impl Actor<'_> {
     /// The request for the session that can be granted now: no tool of the server is at work whose outcome would be lost. A
     /// client that is here keeps it here.
-    pub(super) async fn due_hand_over(&mut self) -> Option<HandOver> {
+    pub(super) async fn due_hand_over(&mut self) -> Option<Box<HandOver>> {
         let request = self.wanted.take()?;
         if self.attached.as_ref().is_some_and(|here| !here.is_gone()) {
             if let Err(error) = self.deps.store.hand_over_refuse(&request).await {
