@@ -256,6 +256,12 @@ impl Sessions {
         &self.deps.nodes
     }
 
+    /// Whether the node's lease is young enough to start anything.
+    #[must_use]
+    pub fn may_act(&self) -> bool {
+        self.deps.nodes.may_act(self.deps.settings.lease)
+    }
+
     /// How many sessions are in memory; the others cost nothing but their rows.
     #[must_use]
     pub fn in_memory(&self) -> usize {

@@ -12,6 +12,7 @@ mod apply;
 mod crash;
 mod demo;
 mod explain;
+mod faults;
 mod health;
 mod kill;
 mod lint;

@@ -32,7 +32,8 @@ pub async fn get_health() -> Json<HealthView> {
 
 /// Are requests taken
 ///
-/// Red while starting, while stopping, and while the database does not answer.
+/// Red while starting, while stopping, while the database does not answer, and while the node's lease cannot be renewed, for
+/// nothing is started then.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "get_readiness", tag = "health", security(()),
     responses((status = 200, description = "They are", body = HealthView))
@@ -40,6 +41,9 @@ pub async fn get_health() -> Json<HealthView> {
 pub async fn get_readiness(State(app): State<App>) -> Result<Json<HealthView>, ApiError> {
     if !app.is_ready() {
         return Err(ApiError::new(ErrorCode::NotReady, "the server is starting or stopping"));
+    }
+    if !app.sessions().may_act() {
+        return Err(ApiError::new(ErrorCode::NotReady, "the node's lease cannot be renewed: nothing is started here"));
     }
     match tokio::time::timeout(PING, app.store().ping()).await {
         Ok(Ok(())) => Ok(Json(HealthView { status: "ok" })),
