@@ -20,6 +20,15 @@ pub(crate) fn long_runs(base_url: &str, at_once: u32) -> Value {
     of(&http(base_url, at_once), 200, 10_000)
 }
 
+/// The same with a model that takes so many tokens of input.
+pub(crate) fn long_runs_in(base_url: &str, at_once: u32, window: u32) -> Value {
+    let mut model = http(base_url, at_once);
+    if let Some(fields) = model.as_object_mut() {
+        fields.insert("max_input_tokens".to_owned(), window.into());
+    }
+    of(&model, 200, 10_000)
+}
+
 /// Sessions that are over at once: the answer comes from a script.
 pub(crate) fn over_at_once() -> Value {
     of(&json!({"provider": "scripted", "script": [{"done": "that is all"}], "repeat_last": true}), 20, 100)

@@ -16,7 +16,7 @@ use tokio::sync::{Barrier, watch};
 /// A question, as far as plans look at it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
-    /// Results of tools in it.
+    /// Results of tools so far, whether they are in it or were cut from it: every call is numbered.
     pub(crate) steps: usize,
     /// Whether the last word is a tool's.
     pub(crate) after_tool: bool,
@@ -116,7 +116,7 @@ async fn complete(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     shared.counts.asked.fetch_add(1, Ordering::Relaxed);
     shared.counts.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
     let text = String::from_utf8_lossy(&body);
-    let steps = text.matches("\"role\":\"tool\"").count();
+    let steps = last_number(&text).map_or(0, |number| number + 1);
     let after_tool = text.rfind("\"role\":\"tool\"") > text.rfind("\"role\":\"user\"");
     let plan = (shared.plan)(Question { steps, after_tool });
     drop(text);
@@ -142,4 +142,11 @@ async fn complete(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let answer = json!({"choices": [{"index": 0, "finish_reason": finish, "message": message}],
         "usage": {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}});
     ([("content-type", "application/json")], answer.to_string()).into_response()
+}
+
+/// The number of the newest call that a question shows.
+fn last_number(text: &str) -> Option<usize> {
+    let (_, rest) = text.rsplit_once(r#"\"n\":"#)?;
+    let digits = rest.trim_start().split(|letter: char| !letter.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
