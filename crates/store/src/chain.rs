@@ -132,6 +132,12 @@ impl<'a> Checker<'a> {
         Self { tenant, session, next: Position::FIRST }
     }
 
+    /// Starts behind a row of a log whose beginning was checked before.
+    #[must_use]
+    pub const fn behind(tenant: &'a TenantId, session: SessionId, row: &Row) -> Self {
+        Self { tenant, session, next: Position::after(row) }
+    }
+
     /// Checks the next row.
     pub fn row(&mut self, row: &Row) -> Result<(), Broken> {
         let broken = |flaw| Err(Broken { seq: self.next.seq, flaw });

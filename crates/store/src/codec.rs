@@ -25,6 +25,7 @@ mod fields;
 mod held;
 mod hidden;
 mod payload;
+mod snapshot;
 
 pub use approval::ApprovalBody;
 

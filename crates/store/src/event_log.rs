@@ -18,6 +18,7 @@ use crate::record::{
 };
 use crate::row::Row;
 use crate::session::{Page, SessionCursor, SessionFilter, SessionKey, SessionRow, Wanted};
+use crate::snapshot::Snapshots;
 
 /// The most items that one page of any list holds; larger limits are cut to it.
 pub const MAX_PAGE: u32 = 1_000;
@@ -205,6 +206,6 @@ pub trait Registry: Send + Sync + Debug {
 }
 
 /// A whole store.
-pub trait Store: EventLog + Registry + Ledger + Cluster {}
+pub trait Store: EventLog + Registry + Ledger + Cluster + Snapshots {}
 
-impl<T: EventLog + Registry + Ledger + Cluster> Store for T {}
+impl<T: EventLog + Registry + Ledger + Cluster + Snapshots> Store for T {}

@@ -24,6 +24,7 @@ mod postgres;
 mod record;
 mod row;
 mod session;
+mod snapshot;
 mod sql;
 mod sqlite;
 
@@ -49,5 +50,6 @@ pub use record::{
 };
 pub use row::{AFTER_CLOSE, Marks, Row, SESSION_CLOSED};
 pub use session::{Page, SessionCursor, SessionFilter, SessionKey, SessionRow, Wanted};
+pub use snapshot::{Snapshot, Snapshots};
 pub use sql::SqlStore;
 pub use sqlite::SqliteStore;

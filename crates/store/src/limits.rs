@@ -7,6 +7,7 @@ use crate::append::{Append, NewSession, Sealed, TakeOver};
 use crate::error::{Guard, StoreError};
 use crate::record::{ApiKeyRow, BundleRow, IdempotencyClaim, IdempotencyKey, IdempotencyRow, InboxRow, SecurityRow};
 use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
+use crate::snapshot::Snapshot;
 
 /// Rows of one append.
 pub const MAX_ROWS: usize = 1_024;
@@ -125,6 +126,12 @@ pub(crate) fn new_session(new: &NewSession) -> Result<(), StoreError> {
 }
 
 /// Whether the row can be the first of a new epoch.
+pub(crate) fn snapshot(snapshot: &Snapshot) -> Result<(), StoreError> {
+    signed(snapshot.seq)?;
+    text("snapshot form", &snapshot.form)?;
+    size("snapshot", snapshot.state.bytes.len(), MAX_CONTENT)
+}
+
 pub(crate) fn take_over(take_over: &TakeOver) -> Result<(), StoreError> {
     row(&take_over.row)?;
     signed(take_over.owner.incarnation)?;

@@ -15,12 +15,14 @@ use crate::record::{
 };
 use crate::row::{AFTER_CLOSE, Row, SESSION_CLOSED};
 use crate::session::{SessionKey, SessionRow};
+use crate::snapshot::Snapshot;
 use toolgate_core::time::Timestamp;
 
 mod cluster;
 mod ledger;
 mod log;
 mod registry;
+mod snapshots;
 
 /// A store that lives as long as the value.
 #[derive(Debug, Default)]
@@ -80,6 +82,7 @@ struct Session {
     approvals: BTreeMap<ApprovalId, ApprovalRow>,
     inbox: BTreeMap<InputId, Waiting>,
     outbox: BTreeMap<String, OutboxRow>,
+    snapshot: Option<Snapshot>,
 }
 
 /// Why an append was not applied, besides the fence.
@@ -99,6 +102,7 @@ impl Session {
             approvals: BTreeMap::new(),
             inbox: BTreeMap::new(),
             outbox: BTreeMap::new(),
+            snapshot: None,
         }
     }
 

@@ -21,6 +21,7 @@ mod ledger;
 mod log;
 mod master;
 mod registry;
+mod snapshots;
 pub(crate) mod statements;
 
 /// A bound value. The type is known also where the value is absent, because PostgreSQL asks for it.

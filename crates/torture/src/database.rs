@@ -75,16 +75,18 @@ impl Cluster {
         let primary = Server::place(&script);
         primary.run("start", &[primary.port]).await;
         let road = Road::to(primary.port).await;
-        let copy = if copied { Some(copy_of(&primary).await) } else { None };
-        let cluster = Self { road, primary: Mutex::new(primary), copy: Mutex::new(copy) };
+        let cluster = Self { road, primary: Mutex::new(primary), copy: Mutex::new(None) };
         if copied {
-            // From here on nothing is committed that the copy does not have on disk, also by the copy once it is alone.
+            // From here on nothing is committed that no copy has on disk. Before the copy is made: it takes the setting over with
+            // the folder, and waits for a copy of its own once it is the primary.
             let pool =
                 PgPoolOptions::new().max_connections(1).connect(&cluster.url()).await.expect("the cluster answers");
             for statement in ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"] {
                 sqlx::query(statement).execute(&pool).await.expect("its settings");
             }
             pool.close().await;
+            let copy = copy_of(&*cluster.primary.lock().await).await;
+            *cluster.copy.lock().await = Some(copy);
         }
         cluster
     }
@@ -111,10 +113,21 @@ impl Cluster {
         let Some(next) = copy.take() else { return };
         next.run("promote", &[]).await;
         self.road.turn(next.port);
+        // Without it what is acknowledged could be lost with the next primary, and every fault found would be the test's own.
+        assert_eq!(synchronous(next.port).await, "*", "the new primary waits for its copy");
         let fresh = copy_of(&next).await;
         *self.primary.lock().await = next;
         *copy = Some(fresh);
     }
+}
+
+/// The copies that a cluster waits for.
+async fn synchronous(port: u16) -> String {
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let pool = PgPoolOptions::new().max_connections(1).connect(&url).await.expect("the cluster answers");
+    let names = sqlx::query_scalar("SHOW synchronous_standby_names").fetch_one(&pool).await.expect("its setting");
+    pool.close().await;
+    names
 }
 
 /// A streaming copy, made from what the primary has now.

@@ -9,7 +9,7 @@ use toolgate_core::id::{SessionId, TenantId};
 use toolgate_core::session::Session;
 use toolgate_core::time::Timestamp;
 use toolgate_store::chain::{self, Position};
-use toolgate_store::{Codec, CodecError, MasterKey, NodeIdentity, Row, Store};
+use toolgate_store::{Codec, CodecError, MasterKey, NodeIdentity, Row, SessionRow, Store};
 
 use super::Snapshot;
 use super::deps::Deps;
@@ -17,6 +17,9 @@ use crate::failure::Failure;
 
 /// Rows asked for at once.
 const PAGE: u32 = 512;
+
+/// Rows after which a state is worth keeping: folding fewer costs less than looking for it.
+const SNAPSHOT_EVERY: u64 = 256;
 
 /// A session as its log tells it.
 #[derive(Debug)]
@@ -46,7 +49,8 @@ impl Loaded {
     }
 }
 
-/// Reads and folds a session. Refuses a log whose chain is broken: nothing may run on it.
+/// Reads and folds a session, from its snapshot where there is one that belongs to the log. Refuses a log whose chain is
+/// broken behind that: nothing may run on it.
 pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Result<Loaded, Failure> {
     let lapses = deps.nodes.lapses();
     let row = deps.store.session(tenant, id).await?.ok_or(Failure::NoSuchSession)?;
@@ -56,6 +60,13 @@ pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Resul
     let mut checker = chain::Checker::new(tenant, id);
     let mut next = Position::FIRST;
     let mut updated_at = row.created_at;
+    if let Some((known, last)) = restored(deps, &codec, &row).await? {
+        state = known;
+        checker = chain::Checker::behind(tenant, id, &last);
+        next = Position::after(&last);
+        updated_at = last.recorded_at;
+    }
+    let known = state.head;
     loop {
         let rows = deps.store.read(tenant, id, state.head, PAGE).await?;
         if rows.is_empty() {
@@ -76,6 +87,9 @@ pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Resul
         let detail = format!("the session's head is {}, but the log ends at {}", row.head_seq, state.head);
         return Err(Failure::LogBroken { seq: state.head + 1, detail });
     }
+    if state.head >= known + SNAPSHOT_EVERY {
+        keep(deps, tenant, &codec, &state, next.prev_hash).await;
+    }
     next.epoch = row.epoch;
     Ok(Loaded {
         tenant: row.tenant,
@@ -89,6 +103,32 @@ pub(super) async fn load(deps: &Deps, tenant: &TenantId, id: SessionId) -> Resul
         updated_at,
         lapses,
     })
+}
+
+/// The state in the session's snapshot, and the row after which it was so; none unless the log has that very row.
+async fn restored(deps: &Deps, codec: &Codec, row: &SessionRow) -> Result<Option<(Session, Row)>, Failure> {
+    let (tenant, id) = (&row.tenant, row.session);
+    if row.head_seq < SNAPSHOT_EVERY {
+        return Ok(None);
+    }
+    let Some(snapshot) = deps.store.snapshot(tenant, id).await? else { return Ok(None) };
+    let Some(before) = snapshot.seq.checked_sub(1).filter(|_| snapshot.seq <= row.head_seq) else { return Ok(None) };
+    let last = deps.store.read(tenant, id, before, 1).await?.into_iter().next();
+    let is_its = |last: &Row| last.hash == snapshot.hash && chain::row_hash(tenant, id, last) == snapshot.hash;
+    Ok(codec.restore(&snapshot).zip(last.filter(is_its)))
+}
+
+/// Keeps the state as the log tells it. Made of what was read only: what is in memory may hold contents that the log has lost
+/// by design.
+async fn keep(deps: &Deps, tenant: &TenantId, codec: &Codec, state: &Session, hash: [u8; 32]) {
+    let kept = match codec.snapshot(state, hash) {
+        Ok(Some(snapshot)) => deps.store.snapshot_put(tenant, state.id, &snapshot).await.map_err(|e| e.to_string()),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = kept {
+        tracing::debug!(session = %state.id, error, "a snapshot was not kept; the log tells the state");
+    }
 }
 
 /// The codec with the keys that still exist.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use toolgate_core::bundle::Bundle;
+use toolgate_core::event::Recorded;
 use toolgate_core::id::{SessionId, TenantId};
-use toolgate_core::invariants;
+use toolgate_core::session::Session;
+use toolgate_core::{fold, invariants};
 use toolgate_store::chain::{Checker, Head};
-use toolgate_store::{Codec, CodecError, MasterKey, Row, SessionRow, Store};
+use toolgate_store::{Codec, CodecError, MasterKey, Row, SessionRow, Snapshot, Store};
 
 use super::load::open_codec;
 use super::{Bundles, VerifyFault, VerifyReport};
@@ -30,6 +32,7 @@ struct Stored {
     rows: Vec<Row>,
     codec: Result<Codec, Failure>,
     bundle: Result<Arc<Bundle>, Failure>,
+    snapshot: Option<Snapshot>,
 }
 
 /// Verifies one session as it is stored now. The work is done on a thread of its own, so that the server's others go on.
@@ -44,7 +47,8 @@ pub(super) async fn verify(
     let (session, rows) = whole_log(store, tenant, id).await?;
     let codec = open_codec(store, master, tenant, id).await;
     let bundle = bundles.get(store, tenant, session.bundle).await;
-    let stored = Stored { tenant: tenant.clone(), session, rows, codec, bundle };
+    let snapshot = store.snapshot(tenant, id).await?;
+    let stored = Stored { tenant: tenant.clone(), session, rows, codec, bundle, snapshot };
     let checked = tokio::task::spawn_blocking(move || {
         let report = stored.check();
         // Whoever asked may be gone; the place is free only when the work is done.
@@ -79,6 +83,10 @@ impl Stored {
                 }
             }
         }
+        if let Some(seq) = self.snapshot.as_ref().and_then(|snapshot| strayed(snapshot, &codec, &self.rows, &log)) {
+            let detail = format!("the state kept for row {seq} is not the one that the log tells");
+            return Ok(report(0, Vec::new(), Some(VerifyFault::Chain { seq, detail })));
+        }
         let bundle = self.bundle?;
         Ok(match toolgate_core::verify(self.session.session, &log, &bundle) {
             Ok(verified) => {
@@ -88,6 +96,19 @@ impl Stored {
             Err(divergence) => report(0, Vec::new(), Some(VerifyFault::Decision(divergence))),
         })
     }
+}
+
+/// The row after which a snapshot would have the session go on in another state than the log; none where it agrees or would
+/// not be used.
+fn strayed(snapshot: &Snapshot, codec: &Codec, rows: &[Row], log: &[Recorded]) -> Option<u64> {
+    let place = usize::try_from(snapshot.seq).ok()?;
+    let is_used = rows.get(place.checked_sub(1)?)?.hash == snapshot.hash;
+    let kept = codec.restore(snapshot).filter(|_| is_used)?;
+    let mut told = Session::new(kept.id);
+    for recorded in log.get(..place)? {
+        fold(&mut told, recorded);
+    }
+    (told != kept).then_some(snapshot.seq)
 }
 
 /// All rows and the head row that belongs to them, also while the session goes on being written.

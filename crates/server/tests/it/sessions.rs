@@ -12,18 +12,23 @@ use toolgate_core::id::{ActorId, ClientInstance, ProfileName, SessionId, Sha256D
 use toolgate_core::input::{Input, Message, Narrowed, OutcomeReport, Reporter, Stop};
 use toolgate_core::output::{Outcome, OutcomeStatus, Output};
 use toolgate_core::reason::Ending;
-use toolgate_core::session::Phase;
+use toolgate_core::session::{Phase, Session};
 use toolgate_core::time::Timestamp;
 use toolgate_proposers::Proposers;
 use toolgate_server::caller::Caller;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
 use toolgate_server::sessions::{
-    Bundles, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission,
+    Bundles, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission, VerifyFault,
 };
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
-use toolgate_store::{BundleRow, Cluster, MasterKey, MemoryStore, NodeId, NodeStart, Registry};
+use toolgate_store::{
+    BundleRow, Cluster, Codec, EventLog, MasterKey, MemoryStore, NodeId, NodeStart, Registry, Snapshot as Snapshotted,
+    Snapshots,
+};
 
 const WAIT: Duration = Duration::from_secs(20);
+/// Steps that leave more rows than are folded without a snapshot.
+const STEPS: u32 = 100;
 
 fn bundle() -> serde_json::Value {
     json!({
@@ -42,12 +47,17 @@ fn bundle() -> serde_json::Value {
             "client": {"provider": "scripted", "script": [
                 {"calls": [{"tool": "terminal", "args": {"cmd": "make"}}]},
                 {"done": "built"}
-            ]}
+            ]},
+            "long": {"provider": "scripted", "script": (0..STEPS)
+                .map(|step| json!({"calls": [{"tool": "add", "args": {"a": step, "b": 2}}]}))
+                .chain([json!({"done": "enough"})])
+                .collect::<Vec<_>>()}
         },
         "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 60000},
         "profiles": {
             "server": {"tools": ["add"], "model": "server", "trace_requirements": {"math": 1}},
-            "client": {"tools": ["terminal"], "model": "client"}
+            "client": {"tools": ["terminal"], "model": "client"},
+            "long": {"tools": ["add"], "model": "long", "harness": {"max_steps": STEPS + 1, "max_tool_calls": STEPS, "deadline_ms": 600_000}}
         }
     })
 }
@@ -340,4 +350,75 @@ async fn a_bundle_is_compiled_once_for_all_who_ask() {
     assert!(bundles.get(&*store, &other, row.digest).await.is_err());
     store.bundle_put(&other, &row).await.unwrap();
     assert_eq!(bundles.get(&*store, &other, row.digest).await.unwrap().digest(), row.digest);
+}
+
+/// The session's keys and what they open.
+async fn codec(store: &MemoryStore, tenant: &TenantId, session: SessionId) -> Codec {
+    let keys = store.session_keys(tenant, session).await.unwrap();
+    Codec::open(tenant.clone(), session, MasterKey::from_bytes([7; 32]), &keys).unwrap()
+}
+
+#[tokio::test]
+async fn a_long_log_leaves_a_snapshot_that_the_next_load_begins_with() {
+    let store = Arc::new(MemoryStore::new());
+    let world = start(Arc::clone(&store)).await;
+    let tenant = world.caller.tenant.clone();
+    let session = open(&world, "long").await;
+    let told = ended(&world, session, 1).await;
+    assert_eq!(ending(&told), Ending::Done);
+    assert_eq!(store.snapshot(&tenant, session).await.unwrap(), None, "a session that runs needs none");
+    world.sessions.stop().await;
+    let world = start(Arc::clone(&store)).await;
+    let loaded = world.sessions.snapshot(&tenant, session).await.unwrap();
+    let kept = store.snapshot(&tenant, session).await.unwrap().expect("a long log was read");
+    let codec = codec(&store, &tenant, session).await;
+    let state = codec.restore(&kept).expect("it can be read");
+    assert_eq!(kept.seq, told.state.head);
+    assert_eq!((&state.transcript, state.rounds), (&loaded.state.transcript, told.state.rounds));
+    // What comes after it is folded onto it.
+    let message = Message { by: world.caller.actor.clone(), text: "more".to_owned() };
+    let submission = Submission { id: None, input: Input::Message(message), idempotency: None };
+    world.sessions.submit(&tenant, session, submission).await.unwrap();
+    let second = ended(&world, session, 2).await;
+    world.sessions.stop().await;
+    let world = start(Arc::clone(&store)).await;
+    let loaded = world.sessions.snapshot(&tenant, session).await.unwrap();
+    assert!(kept.seq < loaded.state.head, "there is a tail");
+    assert_eq!(loaded.state.transcript, second.state.transcript);
+    assert_eq!(loaded.state.spent, second.state.spent);
+    let report = world.sessions.verify(&tenant, session).await.unwrap();
+    assert!(report.fault.is_none(), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_strays_from_the_log_is_named_and_one_of_another_log_is_not_used() {
+    let store = Arc::new(MemoryStore::new());
+    let world = start(Arc::clone(&store)).await;
+    let tenant = world.caller.tenant.clone();
+    let session = open(&world, "long").await;
+    let told = ended(&world, session, 1).await;
+    world.sessions.stop().await;
+    let codec = codec(&store, &tenant, session).await;
+    let last = store.read(&tenant, session, told.state.head - 1, 1).await.unwrap().remove(0);
+    let mut state = Session::clone(&told.state);
+    state.rounds += 1_000;
+    // Of a row that the log does not have.
+    let foreign = codec.snapshot(&state, [9; 32]).unwrap().unwrap();
+    store.snapshot_put(&tenant, session, &Snapshotted { form: "older".to_owned(), ..foreign.clone() }).await.unwrap();
+    for (put, rounds) in
+        [(foreign, told.state.rounds), (codec.snapshot(&state, last.hash).unwrap().unwrap(), state.rounds)]
+    {
+        // Another form in between gives way to whatever comes.
+        store.snapshot_put(&tenant, session, &Snapshotted { form: "older".to_owned(), ..put.clone() }).await.unwrap();
+        store.snapshot_put(&tenant, session, &put).await.unwrap();
+        let world = start(Arc::clone(&store)).await;
+        let loaded = world.sessions.snapshot(&tenant, session).await.unwrap();
+        assert_eq!(loaded.state.rounds, rounds);
+        world.sessions.stop().await;
+    }
+    let world = start(Arc::clone(&store)).await;
+    let report = world.sessions.verify(&tenant, session).await.unwrap();
+    let Some(VerifyFault::Chain { seq, detail }) = report.fault else { panic!("{report:?}") };
+    assert_eq!(seq, told.state.head);
+    assert!(detail.contains("kept"), "{detail}");
 }

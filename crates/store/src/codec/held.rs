@@ -46,6 +46,11 @@ impl HeldKeys {
         self.0.iter().map(|(id, _)| id)
     }
 
+    /// Whether there are keys beside the session's own.
+    pub(super) fn holds_more_than_the_sessions(&self) -> bool {
+        self.0.iter().any(|(id, _)| *id != KeyId::session())
+    }
+
     fn place(&self, id: &KeyId) -> Result<usize, usize> {
         self.0.binary_search_by(|(held, _)| held.cmp(id))
     }

@@ -26,7 +26,7 @@ fn maybe_name<T: FromStr<Err: ToString>>(row: &impl Cells, column: &str) -> Resu
     row.maybe_text(column)?.map(|text| text.parse().map_err(|error: T::Err| corrupt(column, error))).transpose()
 }
 
-fn key_id(row: &impl Cells, column: &str) -> Result<KeyId, StoreError> {
+pub(crate) fn key_id(row: &impl Cells, column: &str) -> Result<KeyId, StoreError> {
     KeyId::parse(&row.text(column)?).map_err(|error| corrupt(column, error))
 }
 

@@ -55,4 +55,5 @@ mod records;
 mod rights;
 mod sample;
 mod settings;
+mod snapshots;
 mod tenancy;
