@@ -6,7 +6,7 @@ ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
 COPY . .
 # The C compiler of the image builds SQLite and ring; no system library is linked but libc.
-RUN cargo build --release --locked --package toolgate-cli \
+RUN cargo build --release --locked --package toolgate-cli --features tokenizers \
     && mkdir /data
 
 # Holds libc, libgcc, time zones and the CA bundle that HTTPS to models and tools is checked against.

@@ -3,6 +3,7 @@
 
 mod classify;
 mod consensus;
+mod context;
 mod envelope;
 
 use std::io::Write;

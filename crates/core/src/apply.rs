@@ -144,9 +144,10 @@ fn ballot_received(session: &mut Session, e: &BallotReceived) {
     }
 }
 
-/// The ballot with its redacted arguments put back in full, as far as their seals still exist.
+/// The ballot as it came: with its redacted arguments in full, as far as their seals still exist.
 pub(crate) fn unsealed(session: crate::id::SessionId, e: &BallotReceived) -> Ballot {
     let mut ballot = e.content.ballot.clone();
+    ballot.cut = e.cut;
     if let BallotVerdict::Proposal(Proposal::Calls(calls)) = &mut ballot.verdict {
         for (index, call) in (0_u32..).zip(calls.iter_mut()) {
             if let Some(full) = e.sealed.get(&CallId::at(session, e.seat.run, e.seat.step, index)) {

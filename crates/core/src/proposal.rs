@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::json::Json;
+use crate::window::Cut;
 
 /// One model's answer in a round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,10 @@ pub struct Ballot {
     pub model: Option<String>,
     /// The provider's fingerprint of the system that answered.
     pub fingerprint: Option<String>,
+    /// What of the conversation the model that answered was not shown, since it did not fit. The log keeps it beside the
+    /// answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
 }
 
 /// What a ballot amounts to.

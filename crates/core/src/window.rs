@@ -1,19 +1,50 @@
 //! Fits a conversation to what a model reads at once. The oldest results lose their bodies first, then the oldest answers
-//! go with the results of their calls; what users said, the newest answer and the pairing of calls with results always
-//! stay. Pure: the same question is cut the same way, so that the log need not keep it. What is not here: what is asked
-//! (`transcript`), summaries of what is cut.
+//! go with the results of their calls; the results of the newest two answers are whole as long as these fit. What users said,
+//! the newest answer and the pairing of calls with results always stay. Pure, whatever counts the tokens.
+//! What is not here: what is asked (`transcript`), tokenizers (`toolgate-proposers`), writing summaries (`digest`).
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, Entry};
 use crate::bundle::ModelDef;
+use crate::bundle::model::CallForm;
 
-/// Bytes that count as one token: an estimate on the safe side for prose and JSON; tokenizers make a token of some four.
+/// Bytes that count as one token where no tokenizer is named: an estimate on the safe side for prose and JSON, of which
+/// tokenizers make a token of some four.
 pub const BYTES_PER_TOKEN: u64 = 3;
-/// What an entry, a call or a tool takes beside its texts, in bytes.
-const AROUND: u64 = 64;
+/// What an entry, a call or a tool takes beside its texts, in tokens.
+const AROUND: u64 = 22;
+/// What the words around a text envelope take, in tokens.
+const ENVELOPE: u64 = 500;
+
+/// Counts tokens. No text has more tokens than bytes.
+pub trait Counter: Send + Sync + fmt::Debug {
+    /// How many tokens the text has for the model, or more.
+    fn tokens(&self, text: &str) -> u64;
+}
+
+/// Three bytes are one token.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimate;
+
+impl Counter for Estimate {
+    fn tokens(&self, text: &str) -> u64 {
+        (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
+    }
+}
+
+/// A byte is a token: more than any tokenizer counts, and found without reading the text.
+#[derive(Debug, Clone, Copy)]
+struct Bytes;
+
+impl Counter for Bytes {
+    fn tokens(&self, text: &str) -> u64 {
+        text.len() as u64
+    }
+}
 
 /// What was left out of a question.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,45 +53,53 @@ pub struct Cut {
     pub results: u32,
     /// Earlier answers of models that were left out, each with the results of its calls.
     pub answers: u32,
-    /// Bytes left out, an estimate as all sizes here.
+    /// Bytes of text left out.
     pub bytes: u64,
 }
 
-/// Cuts the conversation to `max_input_tokens` of the model. Says what was left out, if anything was. What cannot be cut is
-/// left as it is, and the model may refuse it.
-pub fn fit(ask: &mut Ask, model: &ModelDef) -> Option<Cut> {
-    let window = u64::from(model.max_input_tokens?).saturating_mul(BYTES_PER_TOKEN);
-    let room = window.saturating_sub(standing(ask));
-    let sizes: Vec<Size> = ask.transcript.iter().map(|entry| Size::of(entry)).collect();
-    let whole: u64 = sizes.iter().map(|size| size.whole).sum();
-    if whole <= room {
+/// A conversation that was too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// What is left of it.
+    pub transcript: Vec<Arc<Entry>>,
+    /// What was left out.
+    pub cut: Cut,
+}
+
+/// Cuts the conversation to `max_input_tokens` of the model, and says what was left out; none if nothing was. What cannot
+/// be cut is left as it is, and the model may refuse it.
+#[must_use]
+pub fn fit(ask: &Ask, model: &ModelDef, counter: &dyn Counter) -> Option<Fitted> {
+    let room = room(ask, model, counter)?;
+    let sizes: Vec<Size> = ask.transcript.iter().map(|entry| Size::of(entry, counter)).collect();
+    let plan = Plan::of(&ask.transcript, &sizes, room)?;
+    rebuild(&ask.transcript, &sizes, plan)
+}
+
+/// Tokens that there are for the conversation; none where it is certain to fit.
+fn room(ask: &Ask, model: &ModelDef, counter: &dyn Counter) -> Option<u64> {
+    let window = u64::from(model.max_input_tokens?);
+    let at_most: u64 = ask.transcript.iter().map(|entry| Size::of(entry, &Bytes).whole).sum();
+    if at_most.saturating_add(standing(ask, model, &Bytes)) <= window {
         return None;
     }
-    // Where the newest answer begins; from there on nothing is touched.
-    let answer = |entry: &Arc<Entry>| matches!(**entry, Entry::Model { .. });
-    let newest = ask.transcript.iter().rposition(answer).unwrap_or(ask.transcript.len());
-    let old = sizes.get(..newest).unwrap_or_default();
-    let least: u64 = whole - old.iter().map(Size::body).sum::<u64>();
-    let (bare, from) = if least <= room {
-        (bare_until(old, whole, room), 0)
-    } else {
-        (newest, left_out_until(&ask.transcript, &sizes, newest, least, room))
-    };
-    rebuild(ask, bare, from)
+    Some(window.saturating_sub(standing(ask, model, counter)))
 }
 
 /// What is in the question whatever the conversation is.
-fn standing(ask: &Ask) -> u64 {
-    let instructions = ask.instructions.iter().map(|text| text.len() as u64 + AROUND);
+fn standing(ask: &Ask, model: &ModelDef, counter: &dyn Counter) -> u64 {
+    let tokens = |text: &str| counter.tokens(text);
+    let instructions = ask.instructions.iter().map(|text| tokens(text) + AROUND);
     let tools = ask
         .tools
         .iter()
-        .map(|tool| (tool.id.as_str().len() + tool.description.len() + tool.parameters.as_str().len()) as u64 + AROUND);
-    let schema = ask.output_schema.as_ref().map_or(0, |schema| schema.as_str().len() as u64 + AROUND);
-    instructions.chain(tools).sum::<u64>().saturating_add(schema)
+        .map(|tool| tokens(tool.id.as_str()) + tokens(&tool.description) + tokens(tool.parameters.as_str()) + AROUND);
+    let schema = ask.output_schema.as_ref().map_or(0, |schema| tokens(schema.as_str()) + AROUND);
+    let envelope = if model.calls == CallForm::Native { 0 } else { ENVELOPE };
+    instructions.chain(tools).sum::<u64>().saturating_add(schema).saturating_add(envelope)
 }
 
-/// What an entry takes.
+/// What an entry takes, in tokens.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     whole: u64,
@@ -69,19 +108,19 @@ struct Size {
 }
 
 impl Size {
-    fn of(entry: &Entry) -> Self {
-        let len = |text: &str| text.len() as u64;
+    fn of(entry: &Entry, counter: &dyn Counter) -> Self {
+        let tokens = |text: &str| counter.tokens(text);
         match entry {
-            Entry::User { text } | Entry::Feedback { text, .. } => Self::fixed(len(text) + AROUND),
+            Entry::User { text } | Entry::Feedback { text, .. } => Self::fixed(tokens(text) + AROUND),
             Entry::Model { text, calls, opaque } => {
-                let calls: u64 = calls.iter().map(|call| len(&call.tool) + len(&call.args) + AROUND).sum();
-                let opaque = opaque.as_ref().map_or(0, |opaque| len(opaque.as_str()));
-                Self::fixed(len(text) + calls + opaque + AROUND)
+                let calls: u64 = calls.iter().map(|call| tokens(&call.tool) + tokens(&call.args) + AROUND).sum();
+                let opaque = opaque.as_ref().map_or(0, |opaque| tokens(opaque.as_str()));
+                Self::fixed(tokens(text) + calls + opaque + AROUND)
             }
             Entry::Result { reason, body, .. } => {
-                let around = reason.as_deref().map_or(0, len) + AROUND;
-                let stub = if len(body) > AROUND { AROUND } else { len(body) };
-                Self { whole: around + len(body), bare: around + stub }
+                let around = reason.as_deref().map_or(0, tokens) + AROUND;
+                let body = tokens(body);
+                Self { whole: around + body, bare: around + body.min(AROUND) }
             }
         }
     }
@@ -96,48 +135,117 @@ impl Size {
     }
 }
 
-/// Before which entry results lose their body, the oldest first, until the rest fits.
-fn bare_until(old: &[Size], whole: u64, room: u64) -> usize {
-    let mut left = whole;
-    old.iter()
-        .position(|size| {
-            left -= size.body();
-            left <= room
-        })
-        .map_or(old.len(), |last| last + 1)
+/// Where the newest two answers begin; the end of the conversation where there is none.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    second: usize,
+    newest: usize,
 }
 
-/// Before which entry answers are left out, until the rest fits; answers go whole.
-fn left_out_until(transcript: &[Arc<Entry>], sizes: &[Size], newest: usize, least: u64, room: u64) -> usize {
+impl Kept {
+    fn of(transcript: &[Arc<Entry>]) -> Self {
+        let mut answers = transcript.iter().enumerate().rev().filter(|(_, entry)| is_answer(entry)).map(|(at, _)| at);
+        let newest = answers.next().unwrap_or(transcript.len());
+        Self { second: answers.next().unwrap_or(newest), newest }
+    }
+}
+
+fn is_answer(entry: &Entry) -> bool {
+    matches!(entry, Entry::Model { .. })
+}
+
+/// What stays whatever must go.
+fn stays(entry: &Entry) -> bool {
+    matches!(entry, Entry::User { .. })
+}
+
+/// What is left out.
+#[derive(Debug, Clone, Copy, Default)]
+struct Plan {
+    /// Results before this entry lose their body.
+    bare: usize,
+    /// Of what is before this entry only what must stay does.
+    from: usize,
+}
+
+impl Plan {
+    fn of(transcript: &[Arc<Entry>], sizes: &[Size], room: u64) -> Option<Self> {
+        let whole: u64 = sizes.iter().map(|size| size.whole).sum();
+        if whole <= room {
+            return None;
+        }
+        let Kept { second, newest } = Kept::of(transcript);
+        if let Ok(bare) = bare_until(sizes, 0..second, whole, room) {
+            return Some(Self { bare, from: 0 });
+        }
+        let least = whole - bodies(sizes, 0..second);
+        let (from, left) = left_out_until(transcript, sizes, 0..second, least, room);
+        if left <= room {
+            return Some(Self { bare: second, from });
+        }
+        if let Ok(bare) = bare_until(sizes, second..newest, left, room) {
+            return Some(Self { bare, from });
+        }
+        let least = left - bodies(sizes, second..newest);
+        let (from, _) = left_out_until(transcript, sizes, second..newest, least, room);
+        Some(Self { bare: newest, from })
+    }
+}
+
+fn bodies(sizes: &[Size], range: std::ops::Range<usize>) -> u64 {
+    sizes.iter().take(range.end).skip(range.start).map(Size::body).sum()
+}
+
+/// Before which entry results lose their body, the oldest of the range first, until the rest fits; an error if it does not.
+fn bare_until(sizes: &[Size], range: std::ops::Range<usize>, whole: u64, room: u64) -> Result<usize, ()> {
+    let mut left = whole;
+    let old = sizes.iter().enumerate().take(range.end).skip(range.start);
+    for (at, size) in old {
+        left -= size.body();
+        if left <= room {
+            return Ok(at + 1);
+        }
+    }
+    Err(())
+}
+
+/// Before which entry of the range answers are left out, the oldest first, until the rest fits; answers go whole. Says what
+/// is left.
+fn left_out_until(
+    transcript: &[Arc<Entry>],
+    sizes: &[Size],
+    range: std::ops::Range<usize>,
+    least: u64,
+    room: u64,
+) -> (usize, u64) {
     let mut left = least;
-    let mut from = 0;
-    for (entry, size) in transcript.iter().zip(sizes).take(newest) {
-        match **entry {
-            Entry::Model { .. } if left <= room => break,
-            Entry::User { .. } => {}
-            Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } => left -= size.bare,
+    let mut from = range.start;
+    for (entry, size) in transcript.iter().zip(sizes).take(range.end).skip(range.start) {
+        if is_answer(entry) && left <= room {
+            break;
+        }
+        if !stays(entry) {
+            left -= size.bare;
         }
         from += 1;
     }
-    from
+    (from, left)
 }
 
-fn rebuild(ask: &mut Ask, bare: usize, from: usize) -> Option<Cut> {
+fn rebuild(transcript: &[Arc<Entry>], sizes: &[Size], plan: Plan) -> Option<Fitted> {
     let mut cut = Cut::default();
-    let mut kept = Vec::with_capacity(ask.transcript.len() - from + 4);
+    let mut kept = Vec::with_capacity(transcript.len() - plan.from + 4);
     let mut note = None;
-    for (place, entry) in std::mem::take(&mut ask.transcript).into_iter().enumerate() {
-        let size = Size::of(&entry);
-        match &*entry {
-            Entry::User { .. } => kept.push(entry),
-            _ if place < from => {
-                cut.answers += u32::from(matches!(*entry, Entry::Model { .. }));
-                cut.bytes += size.whole;
+    for (place, (entry, size)) in transcript.iter().zip(sizes).enumerate() {
+        match &**entry {
+            old if place < plan.from && !stays(old) => {
+                cut.answers += u32::from(is_answer(old));
+                cut.bytes += bytes(entry);
                 note.get_or_insert(kept.len());
             }
-            Entry::Result { call, tool, status, reason, body } if place < bare && size.body() > 0 => {
+            Entry::Result { call, tool, status, reason, body } if place < plan.bare && size.body() > 0 => {
                 cut.results += 1;
-                cut.bytes += size.body();
+                cut.bytes += body.len() as u64;
                 kept.push(Arc::new(Entry::Result {
                     call: call.clone(),
                     tool: tool.clone(),
@@ -146,13 +254,27 @@ fn rebuild(ask: &mut Ask, bare: usize, from: usize) -> Option<Cut> {
                     body: format!("({} bytes are left out: older than what fits)", body.len()),
                 }));
             }
-            Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } => kept.push(entry),
+            Entry::User { .. } | Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } => {
+                kept.push(Arc::clone(entry))
+            }
         }
     }
     if let Some(place) = note.filter(|_| cut.answers > 0) {
         let text = format!("{} earlier steps are left out here, since not all of them fit.", cut.answers);
         kept.insert(place, Arc::new(Entry::Feedback { code: "earlier_steps_left_out".to_owned(), text }));
     }
-    ask.transcript = kept;
-    (cut != Cut::default()).then_some(cut)
+    (cut != Cut::default()).then_some(Fitted { transcript: kept, cut })
+}
+
+/// Bytes of an entry's texts.
+fn bytes(entry: &Entry) -> u64 {
+    let len = |text: &str| text.len() as u64;
+    match entry {
+        Entry::User { text } | Entry::Feedback { text, .. } => len(text),
+        Entry::Model { text, calls, opaque } => {
+            let calls: u64 = calls.iter().map(|call| len(&call.tool) + len(&call.args)).sum();
+            len(text) + calls + opaque.as_ref().map_or(0, |opaque| len(opaque.as_str()))
+        }
+        Entry::Result { reason, body, .. } => reason.as_deref().map_or(0, len) + len(body),
+    }
 }

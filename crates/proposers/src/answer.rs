@@ -101,6 +101,7 @@ impl Answer {
             usage: self.usage,
             model: self.model,
             fingerprint: self.fingerprint,
+            cut: None,
         }
     }
 

@@ -32,6 +32,7 @@ mod sse;
 mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod tokens;
 mod turns;
 mod wire;
 

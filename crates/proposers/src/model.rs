@@ -1,5 +1,5 @@
 //! A model behind an endpoint, in whichever format and form its definition says, with what is asked in its place when it
-//! does not answer. What is not here: formats (`wire`), sending (`exchange`).
+//! does not answer. Each is shown what fits its own window. What is not here: formats (`wire`), sending (`exchange`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,13 @@ use bytes::Bytes;
 use toolgate_core::ask::Ask;
 use toolgate_core::bundle::model::CallForm;
 use toolgate_core::proposal::{Ballot, BallotVerdict, ProviderFailure};
+use toolgate_core::window;
 
 use crate::delta::{Delta, DeltaSink};
 use crate::envelope::ToolProtocol;
 use crate::exchange::{Asker, Exchange, sum};
 use crate::proposer::{Proposer, Seat};
+use crate::tokens;
 use crate::wire::{Asked, encode_as, judged};
 
 /// What is shared by all who ask one model.
@@ -74,7 +76,19 @@ fn is_unanswered(ballot: &Ballot) -> bool {
 }
 
 impl ModelProposer {
+    /// Asks this model what fits its window. A fallback has a window of its own.
     async fn ask_first(&self, ask: &Ask, seat: Seat, deltas: Option<&dyn DeltaSink>) -> Ballot {
+        let def = self.model.exchange.def();
+        let Some(fitted) = window::fit(ask, def, tokens::counter(def.tokenizer)) else {
+            return self.ask_whole(ask, seat, deltas).await;
+        };
+        let ask = Ask { transcript: fitted.transcript, ..ask.clone() };
+        let mut ballot = self.ask_whole(&ask, seat, deltas).await;
+        ballot.cut = Some(fitted.cut);
+        ballot
+    }
+
+    async fn ask_whole(&self, ask: &Ask, seat: Seat, deltas: Option<&dyn DeltaSink>) -> Ballot {
         let def = self.model.exchange.def();
         let mut asked = Asked::first(def.calls);
         if def.calls == CallForm::Auto && self.model.refuses_tools.load(Ordering::Relaxed) {

@@ -20,6 +20,7 @@ use crate::http::Transport;
 use crate::model::{Model, ModelProposer};
 use crate::scripted::{ScriptedClassifier, ScriptedProposer};
 use crate::secret::{EnvSecrets, SecretSource};
+use crate::tokens;
 
 /// Which ballot of which round is asked for. It names the request in traces; it does not change what is sent, so that a
 /// round that is asked again after a restart sends the same bytes.
@@ -144,6 +145,9 @@ impl Proposers {
         let key = serde_json::to_string(def).unwrap_or_default();
         let provider = (def.base_url.clone(), def.api_key_env.clone());
         let make = || {
+            if !tokens::is_known(def.tokenizer) {
+                tracing::warn!(model = def.model, "this program was built without tokenizers; tokens are estimated");
+            }
             let breaker = shared(&self.shared.breakers, provider, Breaker::default);
             let (transport, secrets) = (self.shared.transport.clone(), Arc::clone(&self.shared.secrets));
             Model::new(Exchange::new(transport, secrets, def.clone(), breaker))

@@ -48,6 +48,7 @@ pub(crate) fn bare(verdict: BallotVerdict) -> Ballot {
         usage: Usage::default(),
         model: None,
         fingerprint: None,
+        cut: None,
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn of(verdict: BallotVerdict) -> Ballot {
         usage: Usage { input_tokens: Some(100), output_tokens: Some(20) },
         model: None,
         fingerprint: None,
+        cut: None,
     }
 }
 

@@ -148,6 +148,7 @@ impl<'a> Stage<'a> {
             usage: Usage::default(),
             model: None,
             fingerprint: None,
+            cut: None,
         };
         self.send(Input::Ballot(Box::new(BallotCast { seat, ballot })))
     }

@@ -98,6 +98,7 @@ impl Play {
             usage: Usage::default(),
             model: None,
             fingerprint: None,
+            cut: None,
         };
         self.send(Input::Ballot(Box::new(BallotCast { seat: *seat, ballot })));
         let effects = outstanding(&self.session, &self.bundle);

@@ -33,6 +33,9 @@ pub struct ModelDef {
     /// The most tokens that the model reads at once; absent means unknown. Bounds what is reserved for a call.
     #[serde(default)]
     pub max_input_tokens: Option<u32>,
+    /// How tokens are counted when a conversation is fitted to `max_input_tokens`.
+    #[serde(default, skip_serializing_if = "Tokenizer::is_estimate")]
+    pub tokenizer: Tokenizer,
     /// What it costs; absent means nothing, as for a model of one's own.
     #[serde(default)]
     pub prices: Option<Prices>,
@@ -144,6 +147,25 @@ pub enum Provider {
     Anthropic,
     /// Answers written in the bundle: for demos, tests and dry runs.
     Scripted,
+}
+
+/// How tokens are counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tokenizer {
+    /// Three bytes are one token.
+    #[default]
+    Estimate,
+    /// The encoding of OpenAI's models since GPT-4o.
+    O200kBase,
+    /// The encoding of GPT-4 and GPT-3.5.
+    Cl100kBase,
+}
+
+impl Tokenizer {
+    const fn is_estimate(&self) -> bool {
+        matches!(self, Self::Estimate)
+    }
 }
 
 /// How calls travel.

@@ -334,6 +334,7 @@ fn ballot(call: &TrialCall) -> Ballot {
         usage: Usage::default(),
         model: None,
         fingerprint: None,
+        cut: None,
     }
 }
 

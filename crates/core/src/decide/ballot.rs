@@ -49,7 +49,8 @@ pub(super) fn asking(draft: &Draft<'_>) -> Option<Round> {
 
 /// The record of an answer, with secrets moved to the seal.
 fn received(draft: &Draft<'_>, cast: &BallotCast, of: u32) -> Event {
-    let (kept, cut_from) = redact::ballot(draft.bundle, draft.profile(), &cast.ballot);
+    let (mut kept, cut_from) = redact::ballot(draft.bundle, draft.profile(), &cast.ballot);
+    let cut = kept.cut.take();
     let id = |index| CallId::at(draft.session.id, cast.seat.run, cast.seat.step, index);
     let sealed: BTreeMap<CallId, Json> = cut_from.into_iter().map(|(index, full)| (id(index), full)).collect();
     let redacted = sealed.keys().cloned().collect();
@@ -65,7 +66,7 @@ fn received(draft: &Draft<'_>, cast: &BallotCast, of: u32) -> Event {
         model: kept.model.clone(),
         cost_microusd,
         charged,
-        cut: draft.cut(cast.seat.ballot),
+        cut,
         content: BallotContent { ballot: kept, redacted },
         sealed,
     }))

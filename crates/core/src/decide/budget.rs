@@ -22,7 +22,6 @@ use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
 use crate::session::{Awaited, CallState, Phase};
 use crate::tool::Venue;
 use crate::transcript;
-use crate::window::{self, Cut};
 
 /// What approvers see as the tool when a run asks for more. No bundle can have a tool of this name.
 pub const RAISE_TOOL: &str = "toolgate.raise_limit";
@@ -165,12 +164,6 @@ impl Draft<'_> {
 
     fn model(&self, ballot: u32) -> Option<&ModelDef> {
         model_for(&self.session, self.bundle, ballot).and_then(|name| self.bundle.model(&name))
-    }
-
-    /// What the model of this ballot was not shown.
-    pub(super) fn cut(&self, ballot: u32) -> Option<Cut> {
-        let model = self.model(ballot).filter(|model| model.max_input_tokens.is_some())?;
-        window::fit(&mut transcript::ask(&self.session, self.bundle, ballot), model)
     }
 
     /// The most tokens that the question for a ballot can have: no tokenizer makes more tokens than there are bytes.

@@ -8,7 +8,14 @@ use serde_json::json;
 use toolgate_core::ask::{Ask, CallView, Entry};
 use toolgate_core::bundle::ModelDef;
 use toolgate_core::id::{CallId, SessionId};
-use toolgate_core::window::{BYTES_PER_TOKEN, Cut, fit};
+use toolgate_core::window::{BYTES_PER_TOKEN, Counter, Cut, Estimate};
+
+/// Fits in place, as a reader of the cases below expects it.
+fn fit(ask: &mut Ask, model: &ModelDef) -> Option<Cut> {
+    let fitted = toolgate_core::window::fit(ask, model, &Estimate)?;
+    ask.transcript = fitted.transcript;
+    Some(fitted.cut)
+}
 
 fn model(max_input_tokens: Option<u32>) -> ModelDef {
     let fields = json!({"provider": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m",
@@ -99,6 +106,37 @@ fn then_the_oldest_answers_go_and_the_task_and_the_newest_answer_stay() {
     assert_eq!(code, "earlier_steps_left_out");
     assert_eq!(text, "3 earlier steps are left out here, since not all of them fit.");
     assert_eq!(ask.transcript.len(), 4);
+}
+
+#[test]
+fn the_newest_two_answers_keep_their_results_as_long_as_they_fit() {
+    let mut ask = ask(conversation());
+    let cut = fit(&mut ask, &model(tokens(2_700))).unwrap();
+    assert_eq!(bodies(&ask), [1_000, 1_000], "older answers go before the second newest loses its results");
+    assert_eq!((cut.results, cut.answers), (0, 2));
+    let mut ask = self::ask(conversation());
+    let cut = fit(&mut ask, &model(tokens(1_800))).unwrap();
+    assert_eq!(bodies(&ask), [0, 1_000], "then it does, and is not left out itself");
+    assert_eq!((cut.results, cut.answers), (1, 2));
+}
+
+/// Counts nothing but letters, so that it differs from every estimate.
+#[derive(Debug)]
+struct Letters;
+
+impl Counter for Letters {
+    fn tokens(&self, text: &str) -> u64 {
+        text.chars().filter(|c| c.is_alphabetic()).count() as u64
+    }
+}
+
+#[test]
+fn any_counter_can_be_plugged_in() {
+    let ask = ask(conversation());
+    let window = model(Some(2_500));
+    assert_eq!(toolgate_core::window::fit(&ask, &window, &Estimate), None, "4,000 bytes are some 1,400 tokens");
+    let fitted = toolgate_core::window::fit(&ask, &window, &Letters).unwrap();
+    assert_eq!((fitted.cut.results, fitted.cut.bytes), (2, 2_000), "each letter is one");
 }
 
 #[test]

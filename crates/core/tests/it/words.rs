@@ -191,7 +191,7 @@ fn model(world: &World, words: &mut Words) -> Input {
 
 pub(crate) fn ballot(verdict: BallotVerdict, text: String, opaque: Option<Json>) -> Ballot {
     let usage = Usage { input_tokens: Some(100), output_tokens: Some(20) };
-    Ballot { verdict, text, normalised: Vec::new(), opaque, usage, model: None, fingerprint: None }
+    Ballot { verdict, text, normalised: Vec::new(), opaque, usage, model: None, fingerprint: None, cut: None }
 }
 
 /// The first seat that waits for an answer; one that fits nothing when none does.

@@ -13,4 +13,5 @@ mod recorded;
 mod resilience;
 mod scripted;
 mod streams;
+mod tokens;
 mod wire;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_core::ask::Ask;
+use toolgate_core::ask::{Ask, CallView, Entry};
 use toolgate_core::json::Json;
 use toolgate_core::proposal::{
     Ballot, BallotVerdict, MalformedReason, Proposal, ProposedArgs, ProposedCall, ProviderFailure,
@@ -354,4 +354,38 @@ fn the_fake_provider_sees_what_a_strict_one_refuses() {
     }
     let odd = json!({"type": "function", "function": {"name": "a.b", "parameters": {"anyOf": []}}});
     assert_eq!(faults(&json!({"messages": [], "tools": [odd.clone(), odd]})).len(), 7);
+}
+
+/// A conversation of three steps whose results have 4,000 bytes each.
+fn long() -> Ask {
+    let mut ask = ask(catalogue());
+    for step in 1..=3 {
+        let (call, tool) = (crate::given::call_id(step, 0), "get_time".to_owned());
+        let view = CallView { call: call.clone(), tool: tool.clone(), args: "{}".to_owned() };
+        let body = "word ".repeat(800);
+        ask.transcript.push(Arc::new(Entry::Model { text: String::new(), calls: vec![view], opaque: None }));
+        ask.transcript.push(Arc::new(Entry::Result { call, tool, status: "ok".to_owned(), reason: None, body }));
+    }
+    ask
+}
+
+#[tokio::test]
+async fn a_fallback_is_shown_what_fits_its_own_window() {
+    let (first, second) = (
+        start(answers([FakeAnswer::error(503, "down", "down")])).await,
+        start(answers([FakeAnswer::json(&completion_of_text("ok"))])).await,
+    );
+    let of = |provider: &FakeProvider, tokens: u32| {
+        def(json!({"base_url": provider.base_url(), "retries": 0, "max_input_tokens": tokens}))
+    };
+    let (def, other) = (of(&first, 20_000), of(&second, 3_500));
+    let proposer = Proposers::new().unwrap().proposer_for("acme", &def, Some(&other));
+    let ballot = proposer.propose(&long(), SEAT).await;
+    assert_eq!(done(&ballot), json!("ok"));
+    let cut = ballot.cut.expect("the fallback reads less");
+    assert_eq!((cut.results, cut.answers, cut.bytes), (1, 0, 4_000));
+    let contents = |provider: &FakeProvider| provider.requests()[0]["messages"].to_string();
+    assert!(!contents(&first).contains("are left out"), "the first reads all of it");
+    assert_eq!(contents(&second).matches("4000 bytes are left out").count(), 1);
+    assert_eq!((first.faults(), second.faults()), (Vec::<String>::new(), Vec::<String>::new()));
 }

@@ -7,7 +7,7 @@ use toolgate_core::id::ModelName;
 use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, Seat};
 use toolgate_core::proposal::{Ballot, BallotVerdict, ProviderFailure, Usage};
 use toolgate_core::session::Session;
-use toolgate_core::{transcript, window};
+use toolgate_core::transcript;
 use toolgate_proposers::classifier::{ClassifyAsk, ClassifyFailure};
 
 use super::deps::Deps;
@@ -21,11 +21,8 @@ pub(super) fn proposal(
     seat: Seat,
     model: &ModelName,
 ) -> impl Future<Output = Ballot> + Send + 'static {
-    let mut ask = transcript::ask(state, bundle, seat.ballot);
+    let ask = transcript::ask(state, bundle, seat.ballot);
     let def = bundle.model(model);
-    if let Some(def) = def {
-        window::fit(&mut ask, def);
-    }
     let fallback = |def: &ModelDef| def.fallback.as_ref().and_then(|name| bundle.model(name));
     let tenant = state.opened.as_ref().map_or("", |opened| opened.tenant.as_str());
     let proposer = def.map(|def| deps.models.proposer_for(tenant, def, fallback(def)));
@@ -53,6 +50,7 @@ pub(super) fn failed(reason: ProviderFailure, detail: &str) -> Ballot {
         usage: Usage::default(),
         model: None,
         fingerprint: None,
+        cut: None,
     }
 }
 
