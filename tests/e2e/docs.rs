@@ -78,6 +78,8 @@ fn smallest_events() -> Vec<Event> {
         json!({"kind": "run_started", "run": 1, "rules_version": 1, "schema_engine": "", "limits": limits, "deadline_at": 0}),
         json!({"kind": "ballot_received", "seat": seat, "of": 1, "verdict": "failed", "calls": 0, "usage": {},
             "content": {"ballot": ballot, "redacted": []}}),
+        json!({"kind": "summary_asked", "seat": seat, "model": "m", "entries": 3, "answers": 1}),
+        json!({"kind": "summary_received", "seat": seat, "usage": {}, "charged": {"tokens": 0, "cost_microusd": 0}, "content": {}}),
         json!({"kind": "vote_widened", "run": 1, "step": 1, "round": 1, "from": {"n": 1, "rule": "k_of_n", "k": 1},
             "to": {"n": 3, "rule": "majority", "k": 2}, "tool": "t", "why": "risk"}),
         json!({"kind": "consensus_decided", "run": 1, "step": 1, "round": 1, "k": 1, "tally": {"groups": [], "unreadable": []},

@@ -10,13 +10,14 @@ use crate::event::{
 use crate::id::{CallId, InputId};
 use crate::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs, ProposedCall};
 use crate::reason::RejectReason;
-use crate::session::{Awaited, Call, CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, Session};
+use crate::session::{Awaited, Call, CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, Session, Summing};
 use crate::time::Timestamp;
 
 mod approval;
 pub(crate) mod budget;
 mod call;
 mod step;
+pub(crate) mod summary;
 mod vote;
 
 use approval::{admission_answered, approval_decided, approval_reminded, run_paused};
@@ -60,6 +61,8 @@ pub fn apply(session: &mut Session, event: &Event) {
         }
         Event::RunStarted(e) => run_started(session, e),
         Event::BallotReceived(e) => ballot_received(session, e),
+        Event::SummaryAsked(e) => summary::asked(session, e),
+        Event::SummaryReceived(e) => summary::received(session, e),
         Event::VoteWidened(e) => vote::widened(session, e),
         Event::ConsensusDecided(e) => vote::decided(session, e),
         Event::CallDecided(e) => call_decided(session, e),
@@ -132,7 +135,7 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
 }
 
 fn ballot_received(session: &mut Session, e: &BallotReceived) {
-    budget::ballot_paid(session, e);
+    budget::paid(session, e.seat.ballot, e.charged);
     let Some(run) = session.run.as_mut() else { return };
     run.model_calls += 1;
     if let Phase::Asking(round) = &mut run.phase {
@@ -208,10 +211,14 @@ fn recovered(session: &mut Session) {
     if !budget::is_asked(round) {
         return;
     }
-    let missing = round.missing_count();
+    let missing = round.awaited_count();
     budget::ballots_missed(session, missing);
     if let Some(round) = asking(session) {
         round.attempt += 1;
+        // A lost summary is asked for again, if there is still room for it.
+        if round.asked_to_sum_up().is_some() {
+            round.summing = Summing::Not;
+        }
     }
 }
 

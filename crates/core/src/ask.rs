@@ -74,6 +74,13 @@ pub enum Entry {
         /// What the model should do.
         text: String,
     },
+    /// What a model made of earlier steps that did not fit any more: data as results are, since it was made from them.
+    Summary {
+        /// Answers of models that it stands for.
+        steps: u32,
+        /// The summary.
+        text: String,
+    },
 }
 
 /// A call in the conversation.

@@ -29,6 +29,7 @@ mod open;
 mod outcome;
 mod redact;
 mod stop;
+mod summary;
 mod termination;
 mod tick;
 mod vote;
@@ -97,6 +98,7 @@ pub(crate) fn decide_by(rules: u32, session: &Session, bundle: &Bundle, stamped:
         (Input::Classified(classified), false, true) => open::classified(&mut draft, classified),
         (Input::Message(message), false, true) => open::message(&mut draft, message),
         (Input::Ballot(cast), false, true) => ballot::ballot(&mut draft, cast),
+        (Input::Summary(written), false, true) => summary::summary(&mut draft, written),
         (Input::CallAck(ack), false, true) => client::acknowledge(&mut draft, ack),
         (Input::ClientAttached(client), false, true) => client::attach(&mut draft, client),
         (Input::Approval(answer), false, true) => approval::answer(&mut draft, answer),

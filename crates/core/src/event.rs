@@ -22,6 +22,7 @@ mod budget;
 mod call;
 mod kind;
 mod policy;
+mod summary;
 mod vote;
 
 pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpened, AdmissionVerb};
@@ -36,6 +37,7 @@ pub use call::{
     CallDecided, CallDispatched, CallEnd, CallEnded, Dispatch, EndCause, EndedContent, GrantGiven,
 };
 pub use kind::Marks;
+pub use summary::{SummaryAsked, SummaryContent, SummaryFault, SummaryReceived};
 pub use vote::{ConsensusDecided, ConsensusResult, VoteWidened, WidenedBy};
 
 /// Version of the deciding behaviour. A change that would decide an old log differently gets a new number.
@@ -80,6 +82,10 @@ pub enum Event {
     RunStarted(RunStarted),
     /// Input: a model answered.
     BallotReceived(Box<BallotReceived>),
+    /// Decision: the conversation has outgrown a model, and its earlier steps are summed up first.
+    SummaryAsked(SummaryAsked),
+    /// Input: the summary came, or none.
+    SummaryReceived(Box<SummaryReceived>),
     /// Decision: a tool asks for a larger vote than the round's; more ballots are asked for.
     VoteWidened(VoteWidened),
     /// Decision: how the ballots of a round added up.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toolgate_policy::RuleId;
 
-use crate::event::{ApprovalVerb, LedgerAnswer, Purpose};
+use crate::event::{ApprovalVerb, LedgerAnswer, Purpose, SummaryFault};
 use crate::id::{
     ActorId, ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, TenantId,
 };
@@ -36,6 +36,8 @@ pub enum Input {
     Message(Message),
     /// A model answered.
     Ballot(Box<BallotCast>),
+    /// A model summed up earlier steps, or did not.
+    Summary(Box<SummaryWritten>),
     /// Somebody reports what became of a call.
     Outcome(OutcomeReport),
     /// A client took a call over and starts it.
@@ -157,7 +159,7 @@ pub struct Seat {
     pub step: u32,
     /// The round within the step: 1, and one more for each retry without consensus.
     pub round: u32,
-    /// The ballot within the round, from 1.
+    /// The ballot within the round, from 1; 0 is the summary that its models are shown.
     pub ballot: u32,
     /// 1, and one more after each take-over in which the answer was lost.
     pub attempt: u32,
@@ -170,6 +172,28 @@ pub struct BallotCast {
     pub seat: Seat,
     /// The answer.
     pub ballot: Ballot,
+}
+
+/// What came of the question for a summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SummaryWritten {
+    /// The question.
+    pub seat: Seat,
+    /// The summary, or why there is none.
+    pub result: Result<String, SummaryFailure>,
+    /// What the provider said it spent.
+    pub usage: Usage,
+    /// The model the provider reported.
+    pub model: Option<String>,
+}
+
+/// Why no summary came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SummaryFailure {
+    /// The closed reason; one of those that are reported.
+    pub fault: SummaryFault,
+    /// What happened, without secrets; at most 400 characters.
+    pub detail: String,
 }
 
 /// A report about a dispatched call.

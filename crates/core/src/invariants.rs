@@ -40,6 +40,7 @@ mod call;
 mod name;
 mod order;
 mod run;
+mod summary;
 mod vote;
 
 pub use name::Invariant;
@@ -147,6 +148,8 @@ impl<'a> Pass<'a> {
             | Event::CloseRequested(_)
             | Event::Ticked(_)
             | Event::ApprovalReminded(_) => Ok(()),
+            Event::SummaryAsked(e) => self.summary_asked(e),
+            Event::SummaryReceived(e) => self.summary_received(e),
             Event::VoteWidened(e) => self.widened(e),
             Event::ConsensusDecided(e) => self.tallied(e),
             Event::ProfileChosen(e) => self.profile_chosen(e),

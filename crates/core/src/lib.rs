@@ -18,6 +18,7 @@
 pub mod ask;
 pub mod bundle;
 pub mod consensus;
+pub mod digest;
 pub mod event;
 pub mod evidence;
 pub mod explain;

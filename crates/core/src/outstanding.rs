@@ -34,6 +34,13 @@ pub enum Effect {
         /// The model.
         model: ModelName,
     },
+    /// Ask a model to sum up earlier steps; nobody else is asked before.
+    Summarize {
+        /// The question; the answer repeats it.
+        seat: Seat,
+        /// The model.
+        model: ModelName,
+    },
     /// Ask an admission hook about a call.
     AskAdmission {
         /// The call.
@@ -103,6 +110,11 @@ pub fn outstanding(session: &Session, bundle: &Bundle) -> Vec<Effect> {
             let (run, step, attempt) = (run.no, round.step, round.attempt);
             let purpose = Purpose::Round { run, step, round: round.round, attempt };
             vec![Effect::Reserve { purpose, charges: round.charges.clone() }]
+        }
+        Phase::Asking(round) if round.asked_to_sum_up().is_some() => {
+            let seat = Seat { run: run.no, step: round.step, round: round.round, ballot: 0, attempt: round.attempt };
+            let model = round.asked_to_sum_up().map(|(model, _)| model.clone());
+            model.map(|model| Effect::Summarize { seat, model }).into_iter().collect()
         }
         Phase::Asking(round) => round
             .missing()

@@ -16,12 +16,14 @@ use crate::reason::RejectReason;
 mod approval;
 mod budget;
 mod consensus;
+mod summarize;
 mod target;
 mod termination;
 
 pub use approval::{ApprovalMode, ApprovalRules, ControlMode};
 pub use budget::{AtLimit, SessionBudget, TenantBudget, TenantLimit};
 pub use consensus::{Consensus, DecideWhen, OnNoConsensus, Votes};
+pub use summarize::Summarize;
 pub use target::Target;
 pub use termination::{EndWhen, EvidenceCount, OutcomeCount, RefusedCount};
 
@@ -103,6 +105,9 @@ pub struct Profile {
     /// Text around the system prompt.
     #[serde(default)]
     pub prompt: PromptHooks,
+    /// Who sums up earlier steps once the conversation has outgrown its model; absent means that they are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summarize: Option<Summarize>,
     /// JSON Schema of the final output.
     #[serde(default)]
     pub output_schema: Option<Value>,
@@ -134,6 +139,7 @@ impl Profile {
             on_reject: BTreeMap::new(),
             on_indeterminate: OnReject::End,
             prompt: PromptHooks::default(),
+            summarize: None,
             output_schema: None,
             labels: BTreeMap::new(),
             examples: Vec::new(),
@@ -156,7 +162,7 @@ pub struct Harness {
     /// Wall clock in milliseconds, 1 to 2,592,000,000 (30 days).
     pub deadline_ms: u64,
     /// Model calls, lost ones included, 1 to 10,000; absent means steps times the ballots of the largest vote times
-    /// (1 + retries).
+    /// (1 + retries), and one more for each round with `summarize`.
     #[serde(default)]
     pub max_model_calls: Option<u32>,
     /// Calls under way at once, 1 to 16.

@@ -24,7 +24,7 @@ mod call;
 mod run;
 
 pub use call::{Awaited, AwaitedAdmission, AwaitedApproval, Call, CallState, DispatchedCall, EndedState};
-pub use run::{Pause, Phase, Round, Run, Step};
+pub use run::{Pause, Phase, Round, Run, Step, Summing};
 
 /// Input ids remembered in the state; older ones are caught by the store (ruling 16).
 pub(crate) const REMEMBERED_INPUTS: usize = 256;
@@ -64,6 +64,8 @@ pub struct Session {
     pub transcript: Vec<Arc<Entry>>,
     /// Model rounds that have ended, over all runs.
     pub rounds: u32,
+    /// Questions for a summary that were answered, over all runs.
+    pub summaries: u32,
     /// Successful calls by tool and caller key.
     pub idempotency: Arc<BTreeMap<ToolId, BTreeMap<String, KeyedSuccess>>>,
     /// The latest input ids and where they were recorded, oldest first.
@@ -235,6 +237,7 @@ impl Session {
             run: None,
             transcript: Vec::new(),
             rounds: 0,
+            summaries: 0,
             idempotency: Arc::default(),
             recent_inputs: VecDeque::new(),
             recent_calls: VecDeque::new(),

@@ -11,7 +11,7 @@ use crate::event::{
 use crate::id::SessionId;
 use crate::input::{
     AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, Classified,
-    ClientAttached, GrantAsked, Input, Message, Open, OutcomeReport, ReservationAnswer, Stamped, Stop,
+    ClientAttached, GrantAsked, Input, Message, Open, OutcomeReport, ReservationAnswer, Stamped, Stop, SummaryWritten,
 };
 use crate::session::Session;
 use crate::time::Timestamp;
@@ -263,6 +263,8 @@ fn stripped(mut event: Event) -> Event {
         | Event::ProfileChosen(_)
         | Event::MessageReceived(_)
         | Event::RunStarted(_)
+        | Event::SummaryAsked(_)
+        | Event::SummaryReceived(_)
         | Event::VoteWidened(_)
         | Event::ConsensusDecided(_)
         | Event::CallDispatched(_)
@@ -321,6 +323,12 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
             }
             Input::Ballot(Box::new(BallotCast { seat: e.seat, ballot: unsealed(state.id, e) }))
         }
+        Event::SummaryReceived(e) => Input::Summary(Box::new(SummaryWritten {
+            seat: e.seat,
+            result: e.answer()?,
+            usage: e.usage,
+            model: e.model.clone(),
+        })),
         Event::CallAcknowledged(e) => {
             Input::CallAck(CallAck { call: e.call.clone(), attempt: e.attempt, instance: e.instance.clone() })
         }
@@ -375,6 +383,7 @@ fn input_of(state: &Session, recorded: &Recorded) -> Option<Input> {
         Event::OwnerChanged(_)
         | Event::ProfileChosen(_)
         | Event::RunStarted(_)
+        | Event::SummaryAsked(_)
         | Event::VoteWidened(_)
         | Event::ConsensusDecided(_)
         | Event::CallDecided(_)

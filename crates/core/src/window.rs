@@ -76,6 +76,29 @@ pub fn fit(ask: &Ask, model: &ModelDef, counter: &dyn Counter) -> Option<Fitted>
     rebuild(&ask.transcript, &sizes, plan)
 }
 
+/// Before which entry a summary is due: bodies left out are not enough, a summary of so many tokens in place of what
+/// stands there would be, and there is an answer in it.
+pub(crate) fn overflow(ask: &Ask, model: &ModelDef, summary: u64) -> Option<usize> {
+    let room = room(ask, model, &Estimate)?;
+    let sizes: Vec<Size> = ask.transcript.iter().map(|entry| Size::of(entry, &Estimate)).collect();
+    let kept = Kept::of(&ask.transcript);
+    let bare: u64 = sizes.iter().take(kept.second).map(|size| size.bare).sum();
+    let second: u64 = sizes.iter().take(kept.newest).skip(kept.second).map(|size| size.bare).sum();
+    let newest: u64 = sizes.iter().skip(kept.newest).map(|size| size.whole).sum();
+    let whole: u64 = sizes.iter().skip(kept.second).map(|size| size.whole).sum();
+    let stays: u64 = ask
+        .transcript
+        .iter()
+        .zip(&sizes)
+        .take(kept.second)
+        .filter(|(entry, _)| is_user(entry))
+        .map(|(_, s)| s.whole)
+        .sum();
+    let answers = ask.transcript.iter().take(kept.second).any(|entry| is_answer(entry));
+    let helps = stays + summary + AROUND + second + newest <= room;
+    (answers && bare + whole > room && helps).then_some(kept.second)
+}
+
 /// Tokens that there are for the conversation; none where it is certain to fit.
 fn room(ask: &Ask, model: &ModelDef, counter: &dyn Counter) -> Option<u64> {
     let window = u64::from(model.max_input_tokens?);
@@ -111,7 +134,9 @@ impl Size {
     fn of(entry: &Entry, counter: &dyn Counter) -> Self {
         let tokens = |text: &str| counter.tokens(text);
         match entry {
-            Entry::User { text } | Entry::Feedback { text, .. } => Self::fixed(tokens(text) + AROUND),
+            Entry::User { text } | Entry::Feedback { text, .. } | Entry::Summary { text, .. } => {
+                Self::fixed(tokens(text) + AROUND)
+            }
             Entry::Model { text, calls, opaque } => {
                 let calls: u64 = calls.iter().map(|call| tokens(&call.tool) + tokens(&call.args) + AROUND).sum();
                 let opaque = opaque.as_ref().map_or(0, |opaque| tokens(opaque.as_str()));
@@ -150,13 +175,17 @@ impl Kept {
     }
 }
 
+fn is_user(entry: &Entry) -> bool {
+    matches!(entry, Entry::User { .. })
+}
+
 fn is_answer(entry: &Entry) -> bool {
     matches!(entry, Entry::Model { .. })
 }
 
 /// What stays whatever must go.
 fn stays(entry: &Entry) -> bool {
-    matches!(entry, Entry::User { .. })
+    matches!(entry, Entry::User { .. } | Entry::Summary { .. })
 }
 
 /// What is left out.
@@ -254,9 +283,11 @@ fn rebuild(transcript: &[Arc<Entry>], sizes: &[Size], plan: Plan) -> Option<Fitt
                     body: format!("({} bytes are left out: older than what fits)", body.len()),
                 }));
             }
-            Entry::User { .. } | Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } => {
-                kept.push(Arc::clone(entry))
-            }
+            Entry::User { .. }
+            | Entry::Model { .. }
+            | Entry::Result { .. }
+            | Entry::Feedback { .. }
+            | Entry::Summary { .. } => kept.push(Arc::clone(entry)),
         }
     }
     if let Some(place) = note.filter(|_| cut.answers > 0) {
@@ -266,11 +297,16 @@ fn rebuild(transcript: &[Arc<Entry>], sizes: &[Size], plan: Plan) -> Option<Fitt
     (cut != Cut::default()).then_some(Fitted { transcript: kept, cut })
 }
 
+/// Bytes of an entry that a summary takes the place of.
+pub(crate) fn replaceable(entry: &Entry) -> u64 {
+    if is_user(entry) { 0 } else { bytes(entry) }
+}
+
 /// Bytes of an entry's texts.
 fn bytes(entry: &Entry) -> u64 {
     let len = |text: &str| text.len() as u64;
     match entry {
-        Entry::User { text } | Entry::Feedback { text, .. } => len(text),
+        Entry::User { text } | Entry::Feedback { text, .. } | Entry::Summary { text, .. } => len(text),
         Entry::Model { text, calls, opaque } => {
             let calls: u64 = calls.iter().map(|call| len(&call.tool) + len(&call.args)).sum();
             len(text) + calls + opaque.as_ref().map_or(0, |opaque| len(opaque.as_str()))

@@ -19,6 +19,8 @@ pub(crate) enum Turn<'a> {
     Stray(Outcome<'a>),
     /// Toolgate's words.
     Feedback { code: &'a str, text: &'a str },
+    /// What a model made of earlier steps.
+    Summary { steps: u32, text: &'a str },
 }
 
 /// A call with its one result.
@@ -49,7 +51,7 @@ pub(crate) fn pair(transcript: &[Arc<Entry>]) -> Vec<Turn<'_>> {
         .iter()
         .filter_map(|entry| match &**entry {
             Entry::Model { calls, .. } => Some(calls),
-            Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } => None,
+            Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => None,
         })
         .flatten()
         .map(|view| &view.call)
@@ -60,6 +62,7 @@ pub(crate) fn pair(transcript: &[Arc<Entry>]) -> Vec<Turn<'_>> {
         .filter_map(|entry| match &**entry {
             Entry::User { text } => Some(Turn::User(text)),
             Entry::Feedback { code, text } => Some(Turn::Feedback { code, text }),
+            Entry::Summary { steps, text } => Some(Turn::Summary { steps: *steps, text }),
             Entry::Model { text, calls, opaque } => Some(Turn::Model {
                 text,
                 calls: calls.iter().map(|call| answered(call, &results)).collect(),
@@ -87,6 +90,6 @@ fn outcome_of(entry: &Entry) -> Option<Outcome<'_>> {
         Entry::Result { call, tool, status, reason, body } => {
             Some(Outcome { call, tool, status, reason: reason.as_deref(), body })
         }
-        Entry::User { .. } | Entry::Model { .. } | Entry::Feedback { .. } => None,
+        Entry::User { .. } | Entry::Model { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => None,
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use toolgate_core::event::{Charge, LedgerAnswer, Purpose, Settlement};
+use toolgate_core::event::{Charge, LedgerAnswer, Purpose, Settlement, SummaryFault};
 use toolgate_core::id::{CallId, ClientInstance};
 use toolgate_core::input::{
     AdmissionAnswer, AdmissionVerdict, BallotCast, Classified, ClassifiedLabel, Input, OutcomeReport, Reporter,
-    ReservationAnswer,
+    ReservationAnswer, SummaryFailure,
 };
 use toolgate_core::output::{Outcome, OutcomeStatus};
 use toolgate_core::proposal::{BallotVerdict, ProviderFailure, Usage};
@@ -105,7 +105,10 @@ impl World {
 
     fn start(&mut self, n: usize, key: &SessionKey, token: u64, run: u64, effect: &Effect, state: &Session) {
         match effect {
-            Effect::AskModel { .. } | Effect::Classify { .. } | Effect::AskAdmission { .. } => {
+            Effect::AskModel { .. }
+            | Effect::Summarize { .. }
+            | Effect::Classify { .. }
+            | Effect::AskAdmission { .. } => {
                 self.figures.count("effects", "model or hook asked");
                 let (wait, step) = if self.strikes(Fault::ModelSilent) {
                     (MODEL_MS, Step::TimesOut)
@@ -271,6 +274,7 @@ impl World {
                 let ballot = model::ballot(&mut self.rng, steps, calm);
                 Some(Input::Ballot(Box::new(BallotCast { seat: *seat, ballot })))
             }
+            Effect::Summarize { seat, .. } => Some(model::summary(*seat, Ok("what was done".to_owned()))),
             Effect::Classify { attempt, .. } => {
                 let found = ClassifiedLabel { label: "l".to_owned(), confidence_milli: 900, reasoning: None };
                 Some(Input::Classified(Classified { attempt: *attempt, result: Ok(found), usage: Usage::default() }))
@@ -305,6 +309,10 @@ fn silence(effect: &Effect) -> Input {
         Effect::AskModel { seat, .. } => {
             let verdict = BallotVerdict::Failed { reason: ProviderFailure::TimedOut, detail: "silent".to_owned() };
             Input::Ballot(Box::new(BallotCast { seat: *seat, ballot: model::of(verdict) }))
+        }
+        Effect::Summarize { seat, .. } => {
+            let detail = "silent".to_owned();
+            model::summary(*seat, Err(SummaryFailure { fault: SummaryFault::Failed, detail }))
         }
         Effect::AskAdmission { call, hook, attempt, .. } => Input::Admission(AdmissionAnswer {
             call: call.clone(),

@@ -1,6 +1,7 @@
 //! What models say: calls that fit, calls that do not, nonsense, and claims to be done. What is not here: what becomes of it.
 
 use fastrand::Rng;
+use toolgate_core::input::{Input, Seat, SummaryFailure, SummaryWritten};
 use toolgate_core::json::Json;
 use toolgate_core::proposal::{
     Ballot, BallotVerdict, MalformedReason, Proposal, ProposedArgs, ProposedCall, ProviderFailure, Usage,
@@ -20,6 +21,12 @@ pub(crate) fn of(verdict: BallotVerdict) -> Ballot {
         fingerprint: None,
         cut: None,
     }
+}
+
+/// What comes of the question for a summary.
+pub(crate) fn summary(seat: Seat, result: Result<String, SummaryFailure>) -> Input {
+    let usage = Usage { input_tokens: Some(100), output_tokens: Some(20) };
+    Input::Summary(Box::new(SummaryWritten { seat, result, usage, model: None }))
 }
 
 /// A model's next answer after so many steps. In calm times it comes to an end sooner.

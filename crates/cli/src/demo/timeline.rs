@@ -20,6 +20,7 @@ fn line(event: &Event) -> Option<String> {
             format!("profile    {}{label}", words(field("profile")))
         }
         "ballot_received" => format!("proposal   {}", proposal(event, field("content"))),
+        "summary_received" => format!("summary    {}", words(content("text"))),
         "vote_widened" => format!("larger     {} asks for {} ballots", words(field("tool")), field("to")["n"]),
         "consensus_decided" => format!("consensus  {} needed {} of the ballots", words(field("result")), field("k")),
         "call_decided" => {

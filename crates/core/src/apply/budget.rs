@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::event::{
-    Amount, BallotReceived, BudgetReserved, CallEnded, Charge, EndCause, LedgerAnswer, Purpose, ReservationAnswered,
-    Settlement,
+    Amount, BudgetReserved, CallEnded, Charge, EndCause, LedgerAnswer, Purpose, ReservationAnswered, Settlement,
 };
 use crate::session::{Awaited, Call, CallState, Phase, Round, Session, Spent};
 
@@ -56,14 +55,14 @@ pub(crate) fn is_asked(round: &Round) -> bool {
     round.paused.is_none() && (round.charges.is_empty() || round.granted)
 }
 
-/// A ballot came: what it cost is spent; with the last one the ledger can be told.
-pub(super) fn ballot_paid(session: &mut Session, e: &BallotReceived) {
+/// A ballot or a summary came: what it cost is spent; with the last one the ledger can be told.
+pub(super) fn paid(session: &mut Session, ballot: u32, charged: Amount) {
     session.spent.model_calls += 1;
-    spend(session, e.charged);
+    spend(session, charged);
     let Some((run_no, round)) = run_and_round(session) else { return };
-    round.reserved.remove(&e.seat.ballot);
+    round.reserved.remove(&ballot);
     round.used.model_calls += 1;
-    round.used.amount = round.used.amount.plus(e.charged);
+    round.used.amount = round.used.amount.plus(charged);
     let over = round.reserved.is_empty() && !round.charges.is_empty();
     let settlement = over.then(|| settlement(run_no, round));
     session.unsettled.extend(settlement);

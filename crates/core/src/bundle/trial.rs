@@ -8,12 +8,12 @@ use uuid::Uuid;
 use super::Bundle;
 use crate::apply::fold;
 use crate::decide::{Reply, decide};
-use crate::event::{CallDecided, Event, LedgerAnswer, Recorded};
+use crate::event::{CallDecided, Event, LedgerAnswer, Recorded, SummaryFault};
 use crate::explain::{Explanation, explain};
 use crate::id::{ActorId, CallId, Capability, ClientInstance, InvalidName, Label, ProfileName, SessionId, TenantId};
 use crate::input::{
     AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, ClientAttached, Input, Narrowed,
-    Open, OutcomeReport, Reporter, ReservationAnswer, Seat, Stamped,
+    Open, OutcomeReport, Reporter, ReservationAnswer, Seat, Stamped, SummaryFailure, SummaryWritten,
 };
 use crate::json::Json;
 use crate::output::{Outcome, OutcomeStatus, Output};
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         self.decided_since(before).ok_or_else(|| ending.map_or(TrialFault::Undecided, TrialFault::RunEnded))
     }
 
-    /// The ledger grants what is asked of it; hooks let an earlier call pass, and as many people as must approve it do.
+    /// The ledger grants what is asked of it; nobody writes summaries; hooks let an earlier call pass, and as many people as must approve it do.
     fn answer_others(&mut self, earlier: Option<&CallId>) -> Result<(), TrialFault> {
         for turn in 0..MAX_INPUTS {
             let asked = outstanding(&self.session, self.bundle).into_iter().find_map(|effect| match effect {
@@ -204,6 +204,7 @@ impl<'a> Stage<'a> {
                     answer: LedgerAnswer::Granted,
                     settled: Vec::new(),
                 })),
+                Effect::Summarize { seat, .. } => Some(Input::Summary(Box::new(unwritten(seat)))),
                 Effect::AskAdmission { call, hook, attempt, .. } if earlier == Some(&call) => {
                     let verdict = AdmissionVerdict::Allow { reason: None };
                     Some(Input::Admission(AdmissionAnswer { call, hook, attempt, verdict }))
@@ -245,7 +246,8 @@ impl<'a> Stage<'a> {
     fn seat(&self) -> Option<Seat> {
         outstanding(&self.session, self.bundle).into_iter().find_map(|effect| match effect {
             Effect::AskModel { seat, .. } => Some(seat),
-            Effect::Classify { .. }
+            Effect::Summarize { .. }
+            | Effect::Classify { .. }
             | Effect::AskAdmission { .. }
             | Effect::Reserve { .. }
             | Effect::Settle(_)
@@ -302,6 +304,7 @@ impl<'a> Stage<'a> {
             | Effect::AskModel { .. }
             | Effect::AskAdmission { .. }
             | Effect::Reserve { .. }
+            | Effect::Summarize { .. }
             | Effect::Settle(_)
             | Effect::Classify { .. } => None,
         });
@@ -317,6 +320,12 @@ impl<'a> Stage<'a> {
         let report = OutcomeReport { call: call.clone(), attempt, reporter, outcome };
         self.send(Input::Outcome(report)).map_err(TrialFault::Refused)
     }
+}
+
+/// No summary, so that a trial sees the policy alone.
+fn unwritten(seat: Seat) -> SummaryWritten {
+    let failure = SummaryFailure { fault: SummaryFault::Failed, detail: "a trial asks no model".to_owned() };
+    SummaryWritten { seat, result: Err(failure), usage: Usage::default(), model: None }
 }
 
 fn ballot(call: &TrialCall) -> Ballot {

@@ -174,7 +174,7 @@ impl Draft<'_> {
             self.at_count(Bound::MaxSteps, steps, max_steps, 1);
         } else if calls.saturating_add(missing) > max_calls {
             self.at_count(Bound::MaxModelCalls, calls, max_calls, missing);
-        } else {
+        } else if !self.sums_up() {
             self.reserve_round();
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn ballot(draft: &mut Draft<'_>, cast: &BallotCast) -> Result<Reply, 
     let Phase::Asking(round) = &run.phase else { return Err(stale()) };
     let expected =
         Seat { run: run.no, step: round.step, round: round.round, attempt: round.attempt, ballot: cast.seat.ballot };
-    if !is_asked(round) {
+    if !is_asked(round) || round.asked_to_sum_up().is_some() {
         return Err(stale());
     }
     let awaited = round.missing().any(|ballot| ballot == cast.seat.ballot);

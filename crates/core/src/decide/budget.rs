@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{Close, Draft, Reply};
 use crate::apply::budget::{COST, MODEL_CALLS, TOKENS};
+use crate::ask::Ask;
 use crate::bundle::ModelDef;
 use crate::bundle::model::Provider;
 use crate::event::{
@@ -19,7 +20,7 @@ use crate::outstanding::model_for;
 use crate::profile::AtLimit;
 use crate::proposal::Usage;
 use crate::reason::{Ending, Refusal, RefusalCode, RejectReason};
-use crate::session::{Awaited, CallState, Phase};
+use crate::session::{Awaited, CallState, Phase, Round};
 use crate::tool::Venue;
 use crate::transcript;
 
@@ -44,15 +45,11 @@ impl Draft<'_> {
         let Some((run_no, step)) = self.step() else { return };
         let Some(run) = self.session.active_run() else { return };
         let Phase::Asking(round) = &run.phase else { return };
-        if round.paused.is_some() || !round.reserved.is_empty() || !self.is_budgeted() {
+        let summing = round.asked_to_sum_up().is_some();
+        if round.paused.is_some() || !round.reserved.is_empty() || summing || !self.is_budgeted() {
             return;
         }
-        let varies = self.profile().and_then(|p| p.consensus.as_ref()).is_some_and(|c| !c.variety.is_empty());
-        let same = if varies { None } else { Some(self.input_tokens(1)) };
-        let most = |ballot| self.most(self.model(ballot), same.unwrap_or_else(|| self.input_tokens(ballot)));
-        let ballots: Vec<BallotBudget> =
-            round.missing().map(|ballot| BallotBudget { ballot, most: most(ballot) }).collect();
-        let total = ballots.iter().fold(Amount::default(), |sum, one| sum.plus(one.most));
+        let (ballots, total) = self.round_most(round);
         let (round, attempt) = (round.round, round.attempt);
         if let Some(over) = self.over(total, ballots.len() as u64) {
             return self.at_bound(&over);
@@ -61,8 +58,19 @@ impl Draft<'_> {
         self.push(Event::BudgetReserved(BudgetReserved { run: run_no, step, round, attempt, ballots, charges }));
     }
 
+    /// The most that each missing ballot of a round, and all of them, may cost.
+    pub(super) fn round_most(&self, round: &Round) -> (Vec<BallotBudget>, Amount) {
+        let varies = self.profile().and_then(|p| p.consensus.as_ref()).is_some_and(|c| !c.variety.is_empty());
+        let same = if varies { None } else { Some(self.input_tokens(1)) };
+        let most = |ballot| self.most(self.model(ballot), same.unwrap_or_else(|| self.input_tokens(ballot)));
+        let ballots: Vec<BallotBudget> =
+            round.missing().map(|ballot| BallotBudget { ballot, most: most(ballot) }).collect();
+        let total = ballots.iter().fold(Amount::default(), |sum, one| sum.plus(one.most));
+        (ballots, total)
+    }
+
     /// Whether any bound counts what a round costs.
-    fn is_budgeted(&self) -> bool {
+    pub(super) fn is_budgeted(&self) -> bool {
         let limits = self.session.active_run().map(|run| (run.limits.max_tokens, run.limits.max_cost_microusd));
         let session = self.profile().map(|profile| &profile.session_budget);
         let tenant = self.bundle.tenant_budget();
@@ -72,6 +80,11 @@ impl Draft<'_> {
             || tenant.max_model_calls.is_some()
             || tenant.max_tokens.is_some()
             || tenant.max_cost_microusd.is_some()
+    }
+
+    /// Whether every bound leaves room for so much more.
+    pub(super) fn leaves_room(&self, more: Amount, calls: u64) -> bool {
+        !self.is_budgeted() || self.over(more, calls).is_none()
     }
 
     /// The first bound that does not leave room for so much more.
@@ -162,17 +175,16 @@ impl Draft<'_> {
         })
     }
 
-    fn model(&self, ballot: u32) -> Option<&ModelDef> {
+    pub(super) fn model(&self, ballot: u32) -> Option<&ModelDef> {
         model_for(&self.session, self.bundle, ballot).and_then(|name| self.bundle.model(&name))
     }
 
     /// The most tokens that the question for a ballot can have: no tokenizer makes more tokens than there are bytes.
     fn input_tokens(&self, ballot: u32) -> u64 {
-        let ask = transcript::ask(&self.session, self.bundle, ballot);
-        serde_json::to_vec(&ask).map_or(u64::MAX, |bytes| bytes.len() as u64).saturating_add(FRAME_TOKENS)
+        tokens_of(&transcript::ask(&self.session, self.bundle, ballot))
     }
 
-    fn most(&self, model: Option<&ModelDef>, input: u64) -> Amount {
+    pub(super) fn most(&self, model: Option<&ModelDef>, input: u64) -> Amount {
         let Some(model) = model else { return Amount::default() };
         if model.provider == Provider::Scripted && model.prices.is_none() {
             return Amount::default();
@@ -182,7 +194,7 @@ impl Draft<'_> {
         Amount { tokens: input.saturating_add(output), cost_microusd: price(model, input, output) }.capped()
     }
 
-    fn round_charges(&self, total: Amount, calls: u64) -> Vec<Charge> {
+    pub(super) fn round_charges(&self, total: Amount, calls: u64) -> Vec<Charge> {
         let budget = self.bundle.tenant_budget();
         let charges = [
             (MODEL_CALLS, budget.max_model_calls, calls),
@@ -198,7 +210,11 @@ impl Draft<'_> {
 
     /// What a ballot cost, if the provider said what it spent; and what counts against the budgets.
     pub(super) fn charged(&self, ballot: u32, usage: Usage) -> (Option<u64>, Amount) {
-        let model = self.model(ballot);
+        self.charged_by(self.model(ballot), ballot, usage)
+    }
+
+    /// As [`Self::charged`], by the prices of this model.
+    pub(super) fn charged_by(&self, model: Option<&ModelDef>, ballot: u32, usage: Usage) -> (Option<u64>, Amount) {
         if let (Some(input), Some(output)) = (usage.input_tokens, usage.output_tokens) {
             let cost = model.map_or(0, |model| price(model, input, output));
             let known = model.and_then(|model| model.prices).map(|_| cost);
@@ -209,6 +225,11 @@ impl Draft<'_> {
         };
         (None, round.reserved.get(&ballot).copied().unwrap_or_default())
     }
+}
+
+/// The most tokens that a question can have.
+pub(super) fn tokens_of(ask: &Ask) -> u64 {
+    serde_json::to_vec(ask).map_or(u64::MAX, |bytes| bytes.len() as u64).saturating_add(FRAME_TOKENS)
 }
 
 /// What so many tokens cost, each part rounded up.

@@ -244,7 +244,8 @@ fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed, rules: u32) -
     let (ballots, retries) = profile.consensus.as_ref().map_or((1, 0), |c| (c.n, c.retries));
     let widest = profile.consensus.as_ref().filter(|_| rules >= EARLY_VOTES).map_or(ballots, Consensus::most_ballots);
     let max_steps = asked.max_steps.unwrap_or(u32::MAX).min(harness.max_steps);
-    let all_steps = harness.max_steps.saturating_mul(widest).saturating_mul(1 + retries);
+    let of_round = widest.saturating_add(u32::from(profile.summarize.is_some()));
+    let all_steps = harness.max_steps.saturating_mul(of_round).saturating_mul(1 + retries);
     let max_model_calls = harness.max_model_calls.unwrap_or(all_steps);
     Limits {
         max_steps,

@@ -29,6 +29,8 @@ impl Event {
             Self::MessageReceived(_) => "message_received",
             Self::RunStarted(_) => "run_started",
             Self::BallotReceived(_) => "ballot_received",
+            Self::SummaryAsked(_) => "summary_asked",
+            Self::SummaryReceived(_) => "summary_received",
             Self::VoteWidened(_) => "vote_widened",
             Self::ConsensusDecided(_) => "consensus_decided",
             Self::CallDecided(_) => "call_decided",
@@ -62,6 +64,7 @@ impl Event {
             | Self::ClassificationReceived(_)
             | Self::MessageReceived(_)
             | Self::BallotReceived(_)
+            | Self::SummaryReceived(_)
             | Self::CallAcknowledged(_)
             | Self::AdmissionAnswered(_)
             | Self::ApprovalDecided(_)
@@ -77,6 +80,7 @@ impl Event {
             Self::OwnerChanged(_)
             | Self::ProfileChosen(_)
             | Self::RunStarted(_)
+            | Self::SummaryAsked(_)
             | Self::VoteWidened(_)
             | Self::ConsensusDecided(_)
             | Self::CallDecided(_)
@@ -123,6 +127,8 @@ impl Event {
             | Self::MessageReceived(_)
             | Self::RunStarted(_)
             | Self::BallotReceived(_)
+            | Self::SummaryAsked(_)
+            | Self::SummaryReceived(_)
             | Self::VoteWidened(_)
             | Self::ConsensusDecided(_)
             | Self::BudgetReserved(_)
@@ -144,6 +150,8 @@ impl Event {
         match self {
             Self::RunStarted(e) => (Some(e.run), None),
             Self::BallotReceived(e) => (Some(e.seat.run), Some(e.seat.step)),
+            Self::SummaryAsked(e) => (Some(e.seat.run), Some(e.seat.step)),
+            Self::SummaryReceived(e) => (Some(e.seat.run), Some(e.seat.step)),
             Self::VoteWidened(e) => (Some(e.run), Some(e.step)),
             Self::ConsensusDecided(e) => (Some(e.run), Some(e.step)),
             Self::CallDecided(e) => (Some(e.run), Some(e.step)),

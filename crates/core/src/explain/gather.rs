@@ -78,6 +78,8 @@ impl Explainer {
             | Event::ClassificationReceived(_)
             | Event::MessageReceived(_)
             | Event::BallotReceived(_)
+            | Event::SummaryAsked(_)
+            | Event::SummaryReceived(_)
             | Event::StepEnded(_)
             | Event::ClientAttached(_)
             | Event::CancelRequested(_)

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::approval::Question;
 use super::vote::Poll;
-use super::{Holds, Invariant, Pass};
+use super::{Holds, Invariant, Pass, summary};
 use crate::event::{
     Amount, ApprovalDecided, ApprovalVerb, BallotReceived, Bound, BudgetReserved, CallDecided, CallEnd, Dispatch,
     LedgerAnswer, Limits, MOST, ProfileChosen, Purpose, ReservationAnswered, RunEnded, RunPaused, RunStarted,
 };
 use crate::id::Tag;
+use crate::input::Seat;
 use crate::output::{NotExecuted, OutcomeStatus};
 use crate::pipeline::Decision;
 use crate::profile::{AtLimit, Harness, Profile};
+use crate::proposal::Usage;
 use crate::reason::Ending;
 use crate::time::Timestamp;
 
@@ -55,6 +57,7 @@ pub(super) struct Book<'a> {
     pub(super) poll: Poll<'a>,
     reserved: Option<Reserved<'a>>,
     pub(super) paused: bool,
+    pub(super) summary: summary::Asked,
 }
 
 /// What is set aside for a round.
@@ -67,6 +70,10 @@ struct Reserved<'a> {
 impl Book<'_> {
     pub(super) const fn is_active(&self) -> bool {
         self.active
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reserved.as_ref().is_some_and(|reserved| !reserved.left.is_empty())
     }
 }
 
@@ -117,7 +124,8 @@ impl<'a> Pass<'a> {
         let consensus = self.profile.and_then(|profile| profile.consensus.as_ref());
         let (ballots, rounds) = consensus.map_or((1, 1), |c| (c.n, c.retries + 1));
         let asked = self.opened.map(|opened| opened.limits).unwrap_or_default();
-        let all = harness.max_steps.saturating_mul(self.widest()).saturating_mul(rounds);
+        let summary = u32::from(self.profile.is_some_and(|profile| profile.summarize.is_some()));
+        let all = harness.max_steps.saturating_mul(self.widest() + summary).saturating_mul(rounds);
         limits.max_steps <= harness.max_steps.min(asked.max_steps.unwrap_or(u32::MAX))
             && limits.max_tool_calls <= harness.max_tool_calls.min(asked.max_tool_calls.unwrap_or(u32::MAX))
             && limits.deadline_ms <= harness.deadline_ms.min(asked.deadline_ms.unwrap_or(u64::MAX))
@@ -183,37 +191,42 @@ impl<'a> Pass<'a> {
 
     pub(super) fn ballot(&mut self, e: &'a BallotReceived) -> Holds {
         self.during(e.seat.run)?;
-        let limits = &self.run.limits;
-        self.must(self.run.model_calls < limits.max_model_calls, Invariant::I11, "one model call too many")?;
-        self.must(e.seat.step <= limits.max_steps, Invariant::I11, "one step too many")?;
+        self.must(!self.run.summary.is_open(), Invariant::I11, "a model answers while a summary is awaited")?;
+        self.must(e.seat.step <= self.run.limits.max_steps, Invariant::I11, "one step too many")?;
         self.seated(e)?;
-        let set_aside = self.set_aside(e);
+        self.paid(e.seat, e.usage, e.cost_microusd, e.charged)
+    }
+
+    /// An answer counts as a model call, and for what it cost or may have cost.
+    pub(super) fn paid(&mut self, seat: Seat, usage: Usage, cost: Option<u64>, charged: Amount) -> Holds {
+        let room = self.run.model_calls < self.run.limits.max_model_calls;
+        self.must(room, Invariant::I11, "one model call too many")?;
+        let set_aside = self.set_aside(seat);
         self.must(
             set_aside.is_some() || !self.is_budgeted(),
             Invariant::I11,
             "a model was asked with nothing set aside",
         )?;
-        let counts = match (e.usage.input_tokens, e.usage.output_tokens) {
-            (Some(input), Some(output)) => Amount {
-                tokens: input.saturating_add(output).min(MOST),
-                cost_microusd: e.cost_microusd.unwrap_or(0).min(MOST),
-            },
+        let counts = match (usage.input_tokens, usage.output_tokens) {
+            (Some(input), Some(output)) => {
+                Amount { tokens: input.saturating_add(output).min(MOST), cost_microusd: cost.unwrap_or(0).min(MOST) }
+            }
             _ => set_aside.unwrap_or_default(),
         };
-        self.must(e.charged == counts, Invariant::I11, "it counts for less than it cost or may have cost")?;
+        self.must(charged == counts, Invariant::I11, "it counts for less than it cost or may have cost")?;
         if let Some(reserved) = &mut self.run.reserved {
-            reserved.left.remove(&e.seat.ballot);
+            reserved.left.remove(&seat.ballot);
         }
         self.run.model_calls += 1;
         self.all.model_calls += 1;
-        self.spend(e.charged);
+        self.spend(charged);
         Ok(())
     }
 
     /// What was set aside, and granted, for this very ballot.
-    fn set_aside(&self, e: &BallotReceived) -> Option<Amount> {
+    fn set_aside(&self, seat: Seat) -> Option<Amount> {
         let reserved = self.run.reserved.as_ref().filter(|reserved| reserved.granted)?;
-        let (asked, seat) = (reserved.asked, e.seat);
+        let asked = reserved.asked;
         let same =
             (asked.run, asked.step, asked.round, asked.attempt) == (seat.run, seat.step, seat.round, seat.attempt);
         reserved.left.get(&seat.ballot).copied().filter(|_| same)
@@ -250,7 +263,10 @@ impl<'a> Pass<'a> {
         if !self.run.active || self.run.paused || waits || !self.open.is_empty() {
             return;
         }
-        let missing = self.run.poll.missing(&self.run.limits);
+        let missing = if self.run.summary.is_open() { 1 } else { self.run.poll.missing(&self.run.limits) };
+        if self.run.summary.is_open() {
+            self.run.summary.lose();
+        }
         self.give_up(missing);
     }
 

@@ -46,6 +46,10 @@ impl Poll<'_> {
         if self.open { self.n.saturating_sub(count(self.ballots.len())) } else { limits.ballots }
     }
 
+    pub(super) const fn is_closed(&self) -> bool {
+        !self.open
+    }
+
     pub(super) fn close(&mut self) {
         self.open = false;
     }

@@ -203,7 +203,7 @@ fn user_words(session: &Session) -> Vec<&str> {
         .filter(|entry| text(entry))
         .filter_map(|entry| match &**entry {
             Entry::User { text } => Some(text.as_str()),
-            Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } => None,
+            Entry::Model { .. } | Entry::Result { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => None,
         })
         .collect()
 }

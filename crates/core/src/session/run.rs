@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{AwaitedApproval, Call, Spent};
 use crate::consensus::Electorate;
 use crate::event::{Amount, Bound, Charge, Limits};
-use crate::id::{CallId, Sha256Digest, Tag};
+use crate::id::{CallId, ModelName, Sha256Digest, Tag};
 use crate::json::Json;
 use crate::proposal::Ballot;
 use crate::reason::Ending;
@@ -69,7 +69,7 @@ pub struct Round {
     pub step: u32,
     /// 1, and one more for each retry without consensus.
     pub round: u32,
-    /// 1, and one more after each take-over and each larger vote.
+    /// 1, and one more after each take-over, each larger vote and a summary.
     pub attempt: u32,
     /// Ballots of the vote as it is now.
     pub n: u32,
@@ -91,6 +91,26 @@ pub struct Round {
     pub paused: Option<Box<Pause>>,
     /// Ballots that agreed on the one that stands; 1 without a vote.
     pub agreed: u32,
+    /// Whether earlier steps are summed up before its models are asked.
+    pub summing: Summing,
+}
+
+/// What is under way about a summary.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Summing {
+    /// Nothing.
+    #[default]
+    Not,
+    /// A model is asked to sum up so many entries of the conversation; nobody else is asked meanwhile.
+    Asked {
+        /// The model.
+        model: ModelName,
+        /// How many, from the beginning.
+        entries: u32,
+    },
+    /// It came, or none did; the round asks for no other.
+    Over,
 }
 
 impl Round {
@@ -111,7 +131,23 @@ impl Round {
             used: Spent::default(),
             paused: None,
             agreed: 1,
+            summing: Summing::Not,
         }
+    }
+
+    /// The model that is asked for a summary, and of how many entries.
+    #[must_use]
+    pub const fn asked_to_sum_up(&self) -> Option<(&ModelName, u32)> {
+        match &self.summing {
+            Summing::Asked { model, entries } => Some((model, *entries)),
+            Summing::Not | Summing::Over => None,
+        }
+    }
+
+    /// How many answers are awaited now.
+    #[must_use]
+    pub fn awaited_count(&self) -> u32 {
+        if self.asked_to_sum_up().is_some() { 1 } else { self.missing_count() }
     }
 
     /// Ballots that have yet to come, by number.

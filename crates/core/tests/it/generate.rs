@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use toolgate_core::bundle::Bundle;
-use toolgate_core::event::{ApprovalOpened, ApprovalVerb, Event, LedgerAnswer, Purpose};
+use toolgate_core::event::{ApprovalOpened, ApprovalVerb, Event, LedgerAnswer, Purpose, SummaryFault};
 use toolgate_core::id::{
     ApprovalId, CallId, Capability, ClientInstance, InputId, Label, ProfileName, Sha256Digest, TenantId,
 };
 use toolgate_core::input::{
     AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure,
     Classified, ClassifiedLabel, ClientAttached, GrantAsked, Input, Message, Narrowed, Open, OutcomeReport, Reporter,
-    ReservationAnswer, Stop,
+    ReservationAnswer, Seat, Stop, SummaryFailure, SummaryWritten,
 };
 use toolgate_core::json::Json;
 use toolgate_core::output::{Body, Outcome, OutcomeStatus, Output};
@@ -88,6 +88,10 @@ fn bundle_form(random: &mut Random) -> Value {
         if !random.one_in(4) {
             form["classification"]["model"] = json!("m");
         }
+    }
+    if random.one_in(3) {
+        form["models"]["m"]["max_input_tokens"] = json!(random.within(600..1_000));
+        form["profiles"]["p"]["summarize"] = json!({"model": "m2", "max_bytes": random.within(100..400)});
     }
     if random.one_in(2) {
         form["policies"] = policies(random);
@@ -285,7 +289,7 @@ pub(crate) fn input(random: &mut Random, world: &mut World) -> Input {
         18..=20 => Input::Message(Message { by: actor("ann"), text: "more".to_owned() }),
         21..=24 => classified(random, world),
         25..=29 => hostile_outcome(random, world),
-        30..=31 => used_approval(random, world),
+        30..=33 => used_approval(random, world),
         _ => fitting(random, world),
     }
 }
@@ -311,6 +315,9 @@ fn fitting(random: &mut Random, world: &World) -> Input {
         .any(|effect| matches!(effect, Effect::Reserve { purpose: Purpose::Round { .. }, .. }));
     if reserves && !random.one_in(12) {
         return ledger(random, world);
+    }
+    if let Some(Effect::Summarize { seat, .. }) = outstanding(&world.session, &world.bundle).first() {
+        return summary(random, *seat);
     }
     if open.is_empty() {
         return Input::Ballot(Box::new(cast(random, world)));
@@ -340,6 +347,21 @@ fn fitting(random: &mut Random, world: &World) -> Input {
         }
         CallState::Queued | CallState::Ended(_) => attach(random),
     }
+}
+
+/// What a model makes of earlier steps, now and then nothing, or in another seat.
+fn summary(random: &mut Random, seat: Seat) -> Input {
+    let seat = if random.one_in(10) { Seat { attempt: seat.attempt + 1, ..seat } } else { seat };
+    let result = match random.below(6) {
+        0 => Err(SummaryFailure { fault: SummaryFault::Failed, detail: "reset".to_owned() }),
+        1 => Err(SummaryFailure { fault: SummaryFault::Calls, detail: "a call".to_owned() }),
+        2 => Ok(" ".to_owned()),
+        3 => Ok("much ".repeat(2_000)),
+        _ => Ok("what was done".to_owned()),
+    };
+    let known = Usage { input_tokens: Some(random.within(1..200)), output_tokens: Some(9) };
+    let usage = if random.one_in(3) { Usage::default() } else { known };
+    Input::Summary(Box::new(SummaryWritten { seat, result, usage, model: None }))
 }
 
 fn open(random: &mut Random, world: &World) -> Input {
@@ -576,7 +598,7 @@ fn used_approval(random: &mut Random, world: &World) -> Input {
         return attach(random);
     }
     let approval = *random.pick(&opened);
-    if random.one_in(2) {
+    if random.one_in(3) {
         return approve(random, approval);
     }
     // Calls that wait for a client are approved and not sent: there an approval can be taken back, and asked for again.

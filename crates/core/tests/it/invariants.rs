@@ -46,7 +46,7 @@ fn check_conversation(entries: &[std::sync::Arc<Entry>]) {
                 assert!(!expected.is_empty(), "a result without a call");
                 assert_eq!(expected.remove(0), call);
             }
-            Entry::User { .. } | Entry::Model { .. } | Entry::Feedback { .. } => {
+            Entry::User { .. } | Entry::Model { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => {
                 assert!(expected.is_empty(), "calls without a result: {expected:?}");
                 if let Entry::Model { calls, .. } = &**entry {
                     expected = calls.iter().map(|view| &view.call).collect();

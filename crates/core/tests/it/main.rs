@@ -25,6 +25,7 @@ mod random;
 mod render;
 mod schemas;
 mod script;
+mod summaries;
 mod tampering;
 mod votes;
 mod window;

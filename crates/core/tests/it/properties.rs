@@ -98,6 +98,8 @@ fn required() -> Vec<String> {
         "message_received",
         "run_started",
         "ballot_received",
+        "summary_asked",
+        "summary_received",
         "vote_widened",
         "consensus_decided",
         "call_decided",

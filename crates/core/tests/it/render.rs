@@ -93,6 +93,18 @@ pub(crate) fn event(names: &Names, recorded: &Recorded) -> String {
             .some("reason", e.reason.as_ref())
             .unless(e.calls == 0, "calls", e.calls)
             .unless(e.sealed.is_empty(), "sealed", e.sealed.len()),
+        Event::SummaryAsked(e) => Line::new()
+            .put("step", e.seat.step)
+            .unless(e.seat.attempt == 1, "attempt", e.seat.attempt)
+            .put("model", &e.model)
+            .put("entries", e.entries)
+            .put("answers", e.answers),
+        Event::SummaryReceived(e) => Line::new()
+            .put("step", e.seat.step)
+            .unless(e.seat.attempt == 1, "attempt", e.seat.attempt)
+            .some("fault", e.fault.map(toolgate_core::event::SummaryFault::code))
+            .put("charged", format!("{}t/{}$", e.charged.tokens, e.charged.cost_microusd))
+            .maybe(e.content.text.as_ref().or(e.content.detail.as_ref())),
         Event::VoteWidened(e) => {
             let vote = |vote: &Electorate| format!("{}of{}:{}", vote.k, vote.n, vote.rule.code());
             Line::new()
@@ -300,6 +312,11 @@ fn effect(names: &Names, effect: &Effect) -> String {
                 .put("model", model);
             format!("ask_model{}", line.0)
         }
+        Effect::Summarize { seat, model } => Line::new()
+            .put("step", seat.step)
+            .unless(seat.attempt == 1, "attempt", seat.attempt)
+            .put("model", model)
+            .prefixed("summarize"),
         Effect::AskAdmission { call, hook, attempt, tool, args } => {
             let line = Line::new()
                 .word(names.name(call))
@@ -353,6 +370,7 @@ pub(crate) fn entry(names: &Names, entry: &Entry) -> String {
             .maybe(reason.as_ref())
             .prefixed("result"),
         Entry::Feedback { code, text } => Line::new().word(code).text(text).prefixed("feedback"),
+        Entry::Summary { steps, text } => Line::new().put("steps", steps).text(text).prefixed("summary"),
     }
 }
 

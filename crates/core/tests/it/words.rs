@@ -7,7 +7,7 @@ use toolgate_core::id::{ActorId, CallId, Capability, ClientInstance, Label, Prof
 use toolgate_core::input::{
     AdmissionAnswer, AdmissionVerdict, ApprovalAnswer, ApprovalDecision, BallotCast, CallAck, ClassificationFailure,
     Classified, ClassifiedLabel, ClientAttached, GrantAsked, Input, Message, Narrowed, Open, OutcomeReport, Reporter,
-    ReservationAnswer, Seat, Stop,
+    ReservationAnswer, Seat, Stop, SummaryFailure, SummaryWritten,
 };
 use toolgate_core::json::Json;
 use toolgate_core::output::{Outcome, OutcomeStatus, Output};
@@ -104,6 +104,7 @@ pub(crate) fn input(world: &World, names: &Names, words: &mut Words) -> Input {
         "open" => open(world, words),
         "message" => Input::Message(Message { by: actor("ann"), text: words.text().unwrap() }),
         "model" => model(world, words),
+        "summary" => summary(world, words),
         "classified" => classified(world, words),
         "outcome" => outcome(world, names, words),
         "ack" => ack(world, names, words),
@@ -260,6 +261,25 @@ fn classified(world: &World, words: &mut Words) -> Input {
         label => Ok(ClassifiedLabel { label: unquoted(label), confidence_milli: 900, reasoning: None }),
     };
     Input::Classified(Classified { attempt, result, usage: Usage::default() })
+}
+
+/// A summary, or `failed CODE`, in the seat that asks for one.
+fn summary(world: &World, words: &mut Words) -> Input {
+    let attempt = words.option("attempt").map(|text| text.parse().unwrap());
+    let usage = match words.option("usage").as_deref() {
+        Some("none") => Usage::default(),
+        _ => Usage { input_tokens: Some(100), output_tokens: Some(20) },
+    };
+    let seat = Seat { ballot: 0, ..open_seat(world) };
+    let seat = Seat { attempt: attempt.unwrap_or(seat.attempt), ..seat };
+    let result = match words.must().as_str() {
+        "failed" => Err(SummaryFailure {
+            fault: serde_json::from_value(words.must().into()).unwrap(),
+            detail: words.text().unwrap_or_default(),
+        }),
+        text => Ok(unquoted(text)),
+    };
+    Input::Summary(Box::new(SummaryWritten { seat, result, usage, model: None }))
 }
 
 fn named(names: &Names, words: &mut Words) -> CallId {

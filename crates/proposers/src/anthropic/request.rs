@@ -8,7 +8,7 @@ use toolgate_core::json::Json;
 
 use super::BLOCKS;
 use crate::names::WireNames;
-use crate::openai::request::{arguments_object, notice, result_text, stray, system, wire_id};
+use crate::openai::request::{arguments_object, notice, result_text, stray, summary, system, wire_id};
 use crate::schema::definitions;
 use crate::turns::{self, Answered, Turn};
 use crate::wire::kept;
@@ -24,6 +24,7 @@ pub(crate) fn encode(ask: &Ask, def: &ModelDef) -> Value {
         match turn {
             Turn::User(text) => messages.push("user", vec![said(text)]),
             Turn::Feedback { code, text } => messages.push("user", vec![said(&notice(code, text))]),
+            Turn::Summary { steps, text } => messages.push("user", vec![said(&summary(steps, text))]),
             Turn::Stray(outcome) => messages.push("user", vec![said(&stray(&outcome))]),
             Turn::Model { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => {}
             Turn::Model { text, calls, opaque } => {

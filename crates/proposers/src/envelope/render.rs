@@ -5,7 +5,7 @@ use toolgate_core::ask::{Ask, ToolView};
 
 use super::frame::frame;
 use super::protocol::ToolProtocol;
-use crate::openai::request::notice;
+use crate::openai::request::{notice, summary};
 use crate::turns::{self, Turn};
 
 /// The messages of a request. Neighbouring pieces of one role are one message: many chat templates demand that user and
@@ -25,6 +25,7 @@ pub(super) fn messages(ask: &Ask, salt: &[u8; 32], protocol: &dyn ToolProtocol) 
         match turn {
             Turn::User(text) => push("user", text.to_owned()),
             Turn::Feedback { code, text } => push("user", notice(code, text)),
+            Turn::Summary { steps, text } => push("user", summary(steps, text)),
             Turn::Stray(outcome) => push("user", frame(&outcome, "earlier", salt)),
             Turn::Model { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => {}
             Turn::Model { text, calls, .. } => {

@@ -26,6 +26,7 @@ pub(crate) fn encode(ask: &Ask, def: &ModelDef) -> Value {
         match turn {
             Turn::User(text) => messages.push(json!({"role": "user", "content": text})),
             Turn::Feedback { code, text } => messages.push(json!({"role": "user", "content": notice(code, text)})),
+            Turn::Summary { steps, text } => messages.push(json!({"role": "user", "content": summary(steps, text)})),
             // A tool message without its call is refused by providers, and nobody's words may take its place.
             Turn::Stray(outcome) => messages.push(json!({"role": "user", "content": stray(&outcome)})),
             // An answer with nothing in it: providers refuse to see it again.
@@ -172,6 +173,12 @@ pub(crate) fn result_text(outcome: &Outcome<'_>) -> String {
         text.push_str(outcome.body);
     }
     text
+}
+
+/// A summary as a JSON string: it was made from what tools returned, and stays one visible piece of data.
+pub(crate) fn summary(steps: u32, text: &str) -> String {
+    let text = format!("what a model made of {steps} earlier steps, as data: {}", Json::string(text));
+    notice("earlier_steps_summed_up", &text)
 }
 
 pub(crate) fn stray(outcome: &Outcome<'_>) -> String {

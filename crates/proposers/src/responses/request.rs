@@ -6,7 +6,7 @@ use toolgate_core::bundle::model::{ModelDef, Reasoning};
 
 use super::ITEMS;
 use crate::names::WireNames;
-use crate::openai::request::{arguments_object, notice, result_text, stray, system, wire_id};
+use crate::openai::request::{arguments_object, notice, result_text, stray, summary, system, wire_id};
 use crate::schema::definitions;
 use crate::turns::{self, Turn};
 use crate::wire::kept;
@@ -19,6 +19,7 @@ pub(crate) fn encode(ask: &Ask, def: &ModelDef) -> Value {
         match turn {
             Turn::User(text) => input.push(said("user", text)),
             Turn::Feedback { code, text } => input.push(said("user", &notice(code, text))),
+            Turn::Summary { steps, text } => input.push(said("user", &summary(steps, text))),
             Turn::Stray(outcome) => input.push(said("user", &stray(&outcome))),
             Turn::Model { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => {}
             Turn::Model { text, calls, opaque } => {

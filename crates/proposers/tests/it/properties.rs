@@ -59,7 +59,8 @@ fn transcripts() -> impl Strategy<Value = Vec<Entry>> {
         (call, any::<String>(), option::of(texts()), text.clone()).prop_map(|((step, index), tool, reason, body)| {
             Entry::Result { call: call_id(step, index), tool, status: "ok".to_owned(), reason, body }
         }),
-        (texts(), text).prop_map(|(code, text)| Entry::Feedback { code, text }),
+        (texts(), text.clone()).prop_map(|(code, text)| Entry::Feedback { code, text }),
+        text.prop_map(|text| Entry::Summary { steps: 3, text }),
     ];
     collection::vec(entry, 0..12).prop_map(distinct)
 }
@@ -69,7 +70,7 @@ fn distinct(entries: Vec<Entry>) -> Vec<Entry> {
     let mut seen = std::collections::HashSet::new();
     let is_new = |entry: &Entry| match entry {
         Entry::Model { calls, .. } => calls.iter().all(|view| seen.insert(view.call.clone())),
-        Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } => true,
+        Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => true,
     };
     entries.into_iter().filter(is_new).collect()
 }

@@ -1,13 +1,17 @@
 //! Puts questions to models: builds them from the state and hands them to the adapters. What is not here: any provider's
 //! format (`toolgate-proposers`).
 
+use std::sync::Arc;
+
 use toolgate_core::bundle::Bundle;
 use toolgate_core::bundle::model::ModelDef;
+use toolgate_core::event::SummaryFault;
 use toolgate_core::id::ModelName;
-use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, Seat};
-use toolgate_core::proposal::{Ballot, BallotVerdict, ProviderFailure, Usage};
+use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, Seat, SummaryFailure, SummaryWritten};
+use toolgate_core::proposal::{Ballot, BallotVerdict, Proposal, ProviderFailure, Usage};
 use toolgate_core::session::Session;
-use toolgate_core::transcript;
+use toolgate_core::{digest, transcript};
+use toolgate_proposers::Proposer;
 use toolgate_proposers::classifier::{ClassifyAsk, ClassifyFailure};
 
 use super::deps::Deps;
@@ -22,21 +26,65 @@ pub(super) fn proposal(
     model: &ModelName,
 ) -> impl Future<Output = Ballot> + Send + 'static {
     let ask = transcript::ask(state, bundle, seat.ballot);
-    let def = bundle.model(model);
-    let fallback = |def: &ModelDef| def.fallback.as_ref().and_then(|name| bundle.model(name));
-    let tenant = state.opened.as_ref().map_or("", |opened| opened.tenant.as_str());
-    let proposer = def.map(|def| deps.models.proposer_for(tenant, def, fallback(def)));
-    let place = toolgate_proposers::Seat {
-        step: seat.step,
-        ballot: seat.ballot.saturating_sub(1),
-        attempt: seat.round.saturating_sub(1),
-    };
+    let proposer = bundle.model(model).map(|def| proposer(deps, state, bundle, def));
     async move {
         crash::point("K2");
         match proposer {
-            Some(proposer) => proposer.propose(&ask, place).await,
+            Some(proposer) => proposer.propose(&ask, place(seat)).await,
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
         }
+    }
+}
+
+/// Asks for a summary of earlier steps.
+pub(super) fn summary(
+    deps: &Deps,
+    state: &Session,
+    bundle: &Bundle,
+    seat: Seat,
+    model: &ModelName,
+) -> impl Future<Output = SummaryWritten> + Send + 'static {
+    let ask = digest::ask(state, bundle);
+    let proposer = bundle.model(model).map(|def| proposer(deps, state, bundle, def));
+    async move {
+        crash::point("K2");
+        let ballot = match proposer.zip(ask) {
+            Some((proposer, ask)) => proposer.propose(&ask, place(seat)).await,
+            None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
+        };
+        written(seat, ballot)
+    }
+}
+
+/// What an answer is as a summary.
+pub(super) fn written(seat: Seat, ballot: Ballot) -> SummaryWritten {
+    let none = |fault, detail: String| Err(SummaryFailure { fault, detail });
+    let result = match ballot.verdict {
+        BallotVerdict::Proposal(Proposal::Done { output }) => match output.value() {
+            serde_json::Value::String(text) => Ok(text),
+            _ => Ok(output.as_str().to_owned()),
+        },
+        BallotVerdict::Proposal(Proposal::Calls(_)) => {
+            none(SummaryFault::Calls, "it asks for calls, and none was offered".to_owned())
+        }
+        BallotVerdict::Malformed { detail, .. } => none(SummaryFault::Malformed, detail),
+        BallotVerdict::Failed { detail, .. } => none(SummaryFault::Failed, detail),
+    };
+    SummaryWritten { seat, result, usage: ballot.usage, model: ballot.model }
+}
+
+/// A model for the session's tenant, with what is asked in its place.
+fn proposer(deps: &Deps, state: &Session, bundle: &Bundle, def: &ModelDef) -> Arc<dyn Proposer> {
+    let fallback = def.fallback.as_ref().and_then(|name| bundle.model(name));
+    let tenant = state.opened.as_ref().map_or("", |opened| opened.tenant.as_str());
+    deps.models.proposer_for(tenant, def, fallback)
+}
+
+fn place(seat: Seat) -> toolgate_proposers::Seat {
+    toolgate_proposers::Seat {
+        step: seat.step,
+        ballot: seat.ballot.saturating_sub(1),
+        attempt: seat.round.saturating_sub(1),
     }
 }
 

@@ -9,7 +9,7 @@ use toolgate_core::bundle::Bundle;
 use toolgate_core::id::{ClientInstance, SessionId, TenantId};
 use toolgate_core::input::{
     AdmissionAnswer, BallotCast, ClassificationFailure, Classified, Input, OutcomeReport, Reporter, ReservationAnswer,
-    Seat,
+    Seat, SummaryWritten,
 };
 use toolgate_core::output::OutcomeStatus;
 use toolgate_core::proposal::{Ballot, ProviderFailure, Usage};
@@ -33,6 +33,7 @@ pub(super) fn split(wanted: Vec<Effect>) -> (BTreeMap<ClientInstance, Vec<Order>
             Effect::OfferCall { instance, order } => offers.entry(instance).or_default().push(order),
             own @ (Effect::Classify { .. }
             | Effect::AskModel { .. }
+            | Effect::Summarize { .. }
             | Effect::AskAdmission { .. }
             | Effect::Reserve { .. }
             | Effect::Settle(_)
@@ -47,6 +48,7 @@ pub(super) fn split(wanted: Vec<Effect>) -> (BTreeMap<ClientInstance, Vec<Order>
 pub(super) enum Done {
     Classified(Classified),
     Ballot(Seat, Box<Ballot>),
+    Summary(Box<SummaryWritten>),
     Tool(Box<Order>, RawOutcome),
     Admission(AdmissionAnswer),
     Reservation(ReservationAnswer),
@@ -63,7 +65,7 @@ impl Done {
     /// The answer has come, and is not recorded.
     pub(super) fn crash_point(&self) {
         match self {
-            Self::Ballot(..) => crash::point("K3"),
+            Self::Ballot(..) | Self::Summary(_) => crash::point("K3"),
             Self::Tool(..) => crash::point("K9"),
             Self::Classified(_) | Self::Admission(_) | Self::Reservation(_) | Self::Settled(_) => {}
         }
@@ -74,6 +76,7 @@ impl Done {
         match self {
             Self::Classified(classified) => (Input::Classified(classified), Vec::new()),
             Self::Ballot(seat, ballot) => (Input::Ballot(Box::new(BallotCast { seat, ballot: *ballot })), Vec::new()),
+            Self::Summary(written) => (Input::Summary(written), Vec::new()),
             Self::Admission(answer) => (Input::Admission(answer), Vec::new()),
             Self::Reservation(answer) => (Input::Reservation(answer), Vec::new()),
             Self::Settled(keys) => (Input::Settled(keys), Vec::new()),
@@ -144,6 +147,12 @@ impl Effects {
                     move |ballot| Done::Ballot(seat, Box::new(ballot)),
                     lost_ballot,
                 ))
+            }
+            Effect::Summarize { seat, model } => {
+                let asked = ask::summary(&self.deps, state, bundle, *seat, model);
+                let seat = *seat;
+                let lost = move |why: &str| ask::written(seat, lost_ballot(why));
+                self.tasks.spawn(guarded(effect, asked, |written| Done::Summary(Box::new(written)), lost))
             }
             Effect::Classify { attempt, model } => {
                 let asked = ask::label(&self.deps, state, bundle, *attempt, model);

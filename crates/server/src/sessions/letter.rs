@@ -71,6 +71,7 @@ impl Letter {
             Input::Open(_)
             | Input::Classified(_)
             | Input::Ballot(_)
+            | Input::Summary(_)
             | Input::ClientAttached(_)
             | Input::Admission(_)
             | Input::Reservation(_)

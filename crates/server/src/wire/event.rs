@@ -14,6 +14,7 @@ pub mod fact;
 mod make;
 mod policy;
 mod read;
+mod summary;
 mod vote;
 
 pub(crate) use control::control_word;

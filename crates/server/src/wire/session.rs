@@ -184,7 +184,7 @@ fn last_text(session: &Session) -> Option<String> {
     let of_run = session.transcript.iter().rev().take_while(|entry| !matches!(***entry, Entry::User { .. }));
     let mut texts = of_run.filter_map(|entry| match &**entry {
         Entry::Model { text, .. } => Some(text),
-        Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } => None,
+        Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => None,
     });
     texts.next().filter(|text| !text.is_empty()).cloned()
 }

@@ -81,7 +81,8 @@ impl Check {
 
     fn countable(&mut self, bundle: &Bundle, path: &str, profile: &Profile, tokens: bool, cost: bool) {
         let voters = profile.consensus.iter().flat_map(|consensus| &consensus.models);
-        let named = profile.model.iter().chain(voters);
+        let summarizer = profile.summarize.iter().map(|summarize| &summarize.model);
+        let named = profile.model.iter().chain(voters).chain(summarizer);
         for (name, model) in named.filter_map(|name| bundle.models.get(name).map(|model| (name, model))) {
             self.countable_model(path, name, model, tokens, cost);
         }

@@ -52,6 +52,7 @@ impl Check {
         self.budgets(bundle, path, profile);
         self.termination(bundle, path, profile);
         self.prompts(path, profile);
+        self.summarize(bundle, path, profile);
         if profile.on_reject.get(&RejectReason::CrossTenantDenied) == Some(&OnReject::Feedback) {
             self.fault(
                 format!("{path}/on_reject/cross_tenant_denied"),
@@ -110,6 +111,24 @@ impl Check {
                 let detail = format!("`{{{{{unknown}}}}}` is no value; there are `{known}`");
                 self.fault(format!("{path}/prompt/{name}"), "prompt_value", detail);
             }
+        }
+    }
+
+    /// Who sums up must exist, and have a reason to.
+    fn summarize(&mut self, bundle: &Bundle, path: &str, profile: &Profile) {
+        let Some(summarize) = &profile.summarize else { return };
+        let path = format!("{path}/summarize");
+        self.range(format!("{path}/max_bytes"), u64::from(summarize.max_bytes), 100, 100_000);
+        if !bundle.models.contains_key(&summarize.model) {
+            let detail = format!("`{}` is no model of this bundle", summarize.model);
+            self.fault(format!("{path}/model"), "model_exists", detail);
+        }
+        let voters = profile.consensus.iter().flat_map(|consensus| &consensus.models);
+        let mut named = profile.model.iter().chain(voters).filter_map(|name| bundle.models.get(name));
+        if !named.any(|model| model.max_input_tokens.is_some()) {
+            let detail =
+                "no model of the profile says how much it reads (`max_input_tokens`), so nothing is ever summed up";
+            self.fault(&path, "summary_due", detail);
         }
     }
 

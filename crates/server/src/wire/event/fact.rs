@@ -12,6 +12,7 @@ use crate::wire::RawJson;
 mod admission;
 mod budget;
 mod call;
+mod summary;
 mod vote;
 
 pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpenedView};
@@ -24,6 +25,7 @@ pub use call::{
     CallDecided, CallEnded, CedarView, DispatchView, EndedContent, FindingView, GrantView, OutcomeRefused, OutputView,
     PolicyView, ReporterView,
 };
+pub use summary::{SummaryAsked, SummaryContent, SummaryReceived};
 pub use vote::{ConsensusDecided, ElectorateView, VoteWidened};
 
 /// What happened.
@@ -44,6 +46,10 @@ pub enum Fact {
     RunStarted(RunStarted),
     /// A model answered.
     BallotReceived(Box<BallotReceived>),
+    /// The conversation has outgrown a model, and its earlier steps are summed up first.
+    SummaryAsked(SummaryAsked),
+    /// A summary came, or none.
+    SummaryReceived(Box<SummaryReceived>),
     /// A tool asks for a larger vote than the round's.
     VoteWidened(VoteWidened),
     /// The ballots of a round were added up.

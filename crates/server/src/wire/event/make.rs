@@ -41,6 +41,8 @@ impl From<&Event> for Fact {
                 deadline_at: time_text(e.deadline_at),
             }),
             Event::BallotReceived(e) => Self::BallotReceived(Box::new(ballot(e))),
+            Event::SummaryAsked(e) => Self::SummaryAsked(super::summary::asked(e)),
+            Event::SummaryReceived(e) => Self::SummaryReceived(Box::new(super::summary::received(e))),
             Event::VoteWidened(e) => Self::VoteWidened(super::vote::widened(e)),
             Event::ConsensusDecided(e) => Self::ConsensusDecided(super::vote::consensus(e)),
             Event::CallDecided(e) => Self::CallDecided(Box::new(decided(e))),
