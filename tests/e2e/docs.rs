@@ -102,6 +102,7 @@ fn smallest_events() -> Vec<Event> {
             "content": {"args": "{}"}}),
         json!({"kind": "approval_decided", "approval": approval, "call": call, "by": "ada",
             "digest": digest, "decision": "deny", "content": {"redacted": false}}),
+        json!({"kind": "wrap_up_started", "run": 1, "step": 2}),
         json!({"kind": "step_ended", "run": 1, "step": 1, "reason": "malformed", "deficits": {}, "content": {"text": ""}}),
         json!({"kind": "run_ended", "run": 1, "ending": "done", "steps": 1, "tool_calls": 0, "model_calls": 1, "content": {}}),
         json!({"kind": "client_attached", "instance": "i", "by": "ada", "capabilities": []}),

@@ -5,6 +5,7 @@ mod classify;
 mod consensus;
 mod context;
 mod envelope;
+mod last_turn;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};

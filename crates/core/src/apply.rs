@@ -76,6 +76,11 @@ pub fn apply(session: &mut Session, event: &Event) {
         Event::ReservationAnswered(e) => budget::reservation_answered(session, e),
         Event::BudgetSettled(e) => budget::settled(session, &e.settled),
         Event::RunPaused(e) => run_paused(session, e),
+        Event::WrapUpStarted(_) => {
+            if let Some(run) = session.run.as_mut() {
+                run.wrapping_up = true;
+            }
+        }
         Event::StepEnded(e) => step_ended(session, e),
         Event::RunEnded(e) => run_ended(session, e),
         Event::ClientAttached(e) => {
@@ -127,6 +132,7 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
         repeats: BTreeMap::new(),
         evidence: BTreeMap::new(),
         spent: crate::event::Amount::default(),
+        wrapping_up: false,
         pauses: 0,
         refused_reports: 0,
         output: None,

@@ -209,6 +209,7 @@ impl<'a> Draft<'a> {
             steps: run.map_or(0, |run| run.steps + u32::from(ending == Ending::Done)),
             tool_calls: run.map_or(0, |run| run.tool_calls),
             model_calls: run.map_or(0, |run| run.model_calls.saturating_add(in_flight)),
+            wrapped_up: run.is_some_and(|run| run.wrapping_up),
             shadow,
             content,
         };

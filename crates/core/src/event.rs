@@ -24,6 +24,7 @@ mod kind;
 mod policy;
 mod summary;
 mod vote;
+mod wrap_up;
 
 pub use admission::{AdmissionAnswered, AdmissionContent, AdmissionOpened, AdmissionVerb};
 pub use budget::{
@@ -38,6 +39,8 @@ pub use call::{
 };
 pub use kind::Marks;
 pub use summary::{SummaryAsked, SummaryContent, SummaryFault, SummaryReceived};
+pub use wrap_up::WrapUpStarted;
+
 pub use vote::{ConsensusDecided, ConsensusResult, VoteWidened, WidenedBy};
 
 /// Version of the deciding behaviour. A change that would decide an old log differently gets a new number.
@@ -112,6 +115,8 @@ pub enum Event {
     BudgetSettled(BudgetSettled),
     /// Decision: the run stands at a bound that a human may raise.
     RunPaused(Box<RunPaused>),
+    /// Decision: the steps are used up, and the model gets one turn to finish in.
+    WrapUpStarted(WrapUpStarted),
     /// Decision: a step without calls is over (unreadable, not done yet, no consensus).
     StepEnded(StepEnded),
     /// Decision: a run is over.
@@ -364,6 +369,9 @@ pub struct RunEnded {
     pub tool_calls: u32,
     /// Model calls counted, lost ones included.
     pub model_calls: u32,
+    /// It ended in, or after, the turn that it got to finish in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wrapped_up: bool,
     /// What evidence rules in shadow missed when the run was done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shadow: Vec<FindingRecord>,

@@ -169,6 +169,7 @@ impl<'a> Pass<'a> {
             Event::AdmissionAnswered(e) => self.admission(e),
             Event::ApprovalDecided(e) => self.approval(e),
             Event::RunPaused(e) => self.paused(e),
+            Event::WrapUpStarted(e) => self.wraps_up(e),
             Event::StepEnded(e) => self.step(e.step),
             Event::RunEnded(e) => self.run_ended(e),
             Event::ClientAttached(e) => {

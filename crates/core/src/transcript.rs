@@ -18,7 +18,12 @@ pub fn ask(session: &Session, bundle: &Bundle, ballot: u32) -> Ask {
     instructions.extend(hooks.after.map(|text| filled(&text, session)));
     let variety = profile.and_then(|profile| profile.consensus.as_ref()).map_or(&[][..], |c| c.variety.as_slice());
     instructions.extend(in_turn(variety, ballot).map(|text| filled(text, session)));
+    let wraps_up = session.active_run().is_some_and(|run| run.wrapping_up);
+    if wraps_up {
+        instructions.push(WRAP_UP.to_owned());
+    }
     let tools = profile
+        .filter(|_| !wraps_up)
         .map(|profile| profile.tools.iter().filter_map(|id| bundle.tool(id)).collect::<Vec<_>>())
         .unwrap_or_default()
         .into_iter()
@@ -38,6 +43,10 @@ pub fn ask(session: &Session, bundle: &Bundle, ballot: u32) -> Ask {
         answers_so_far: session.rounds,
     }
 }
+
+/// What a model is told in the turn that it gets to finish in.
+const WRAP_UP: &str = "This is your last turn: the steps are used up, and no tool can be called any more. Give your final answer \
+                       now, from what is known so far, and say what is missing.";
 
 /// What a ballot gets of a list that goes round.
 pub(crate) fn in_turn<T>(list: &[T], ballot: u32) -> Option<&T> {
@@ -100,7 +109,7 @@ fn value(name: &str, session: &Session) -> String {
     match (name, run) {
         ("run", run) => run.map_or(1, |run| run.no).to_string(),
         ("step", Some(run)) => (run.steps + 1).to_string(),
-        ("steps_left", Some(run)) => counted(run.steps, run.limits.max_steps),
+        ("steps_left", Some(run)) => counted(run.steps, run.most_steps()),
         ("model_calls_left", Some(run)) => counted(run.model_calls, run.limits.max_model_calls),
         ("tool_calls_left", Some(run)) => counted(run.tool_calls, run.limits.max_tool_calls),
         ("tokens_left", Some(run)) => left(run.spent.tokens, run.limits.max_tokens),

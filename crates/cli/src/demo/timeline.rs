@@ -36,6 +36,7 @@ fn line(event: &Event) -> Option<String> {
         "call_dispatched" => "dispatch   sent".to_owned(),
         "approval_decided" => format!("approval   {} by {}", words(field("decision")), words(field("by"))),
         "call_ended" => format!("outcome    {}", outcome(field("status"), field("content"))),
+        "wrap_up_started" => "wrap-up    one turn is left, for a final answer".to_owned(),
         "step_ended" => format!("refused    {}: {}", words(field("reason")), words(content("text"))),
         "run_ended" => {
             let output = content("output");

@@ -168,7 +168,7 @@ impl Draft<'_> {
         let Phase::Asking(round) = &run.phase else { return };
         let limits = &run.limits;
         let (steps, max_steps, calls, max_calls) =
-            (run.steps, limits.max_steps, run.model_calls, limits.max_model_calls);
+            (run.steps, run.most_steps(), run.model_calls, limits.max_model_calls);
         let missing = round.missing_count();
         if steps >= max_steps {
             self.at_count(Bound::MaxSteps, steps, max_steps, 1);

@@ -10,7 +10,7 @@ use crate::bundle::ModelDef;
 use crate::bundle::model::Provider;
 use crate::event::{
     Amount, ApprovalOpened, BallotBudget, Bound, BudgetReserved, BudgetSettled, Charge, EndCause, Event, LedgerAnswer,
-    MOST, Purpose, RaiseContent, ReservationAnswered, RunPaused,
+    MOST, Purpose, RaiseContent, ReservationAnswered, RunPaused, WrapUpStarted,
 };
 use crate::id::{ApprovalId, CallId, ToolId};
 use crate::input::ReservationAnswer;
@@ -122,9 +122,14 @@ impl Draft<'_> {
         self.at_bound(&over);
     }
 
-    /// Ends the run at a bound, or pauses it where the profile says so.
+    /// Ends the run at a bound, or pauses it or gives it a turn to finish in where the profile says so.
     fn at_bound(&mut self, over: &Over) {
         let at_limit = self.profile().and_then(|profile| profile.harness.as_ref()).map(|harness| harness.at_limit);
+        if at_limit == Some(AtLimit::WrapUp) && over.bound == Bound::MaxSteps && self.may_wrap_up() {
+            let Some((run, step)) = self.step() else { return };
+            self.push(Event::WrapUpStarted(WrapUpStarted { run, step }));
+            return self.check_counts();
+        }
         if let Some(paused) = self.pause(over).filter(|_| at_limit == Some(AtLimit::PauseAndAsk)) {
             return self.push(Event::RunPaused(Box::new(paused)));
         }
@@ -137,11 +142,23 @@ impl Draft<'_> {
             | Bound::SessionMaxTokens
             | Bound::SessionMaxCostMicrousd => Ending::BudgetExhausted,
         };
-        let detail = (ending == Ending::BudgetExhausted).then(|| {
-            let Over { bound, used, limit, need } = over;
-            format!("{used} of `{}` = {limit} are used, and the next round may need {need}", bound.code())
-        });
+        let Over { bound, used, limit, need } = over;
+        let unfinished = self.session.active_run().is_some_and(|run| run.wrapping_up);
+        let detail = if ending == Ending::BudgetExhausted {
+            Some(format!("{used} of `{}` = {limit} are used, and the next round may need {need}", bound.code()))
+        } else {
+            unfinished.then(|| "the turn to finish in gave no final answer".to_owned())
+        };
         self.end_run(ending, None, detail);
+    }
+
+    /// Whether the run has not had its last turn, and there is room for what that may cost.
+    fn may_wrap_up(&self) -> bool {
+        let Some(run) = self.session.active_run().filter(|run| !run.wrapping_up) else { return false };
+        let Phase::Asking(round) = &run.phase else { return false };
+        let missing = round.missing_count();
+        run.model_calls.saturating_add(missing) <= run.limits.max_model_calls
+            && self.leaves_room(self.round_most(round).1, u64::from(missing))
     }
 
     fn pause(&self, over: &Over) -> Option<RunPaused> {

@@ -10,7 +10,7 @@ use crate::event::{
 };
 use crate::id::{Label, ProfileName, Tag};
 use crate::input::{Classified, Message, Narrowed, Open};
-use crate::profile::{Consensus, ControlMode, Harness, Profile};
+use crate::profile::{AtLimit, Consensus, ControlMode, Harness, Profile};
 use crate::reason::{Ending, Refusal, RefusalCode};
 use crate::schema::Schema;
 use crate::time::Timestamp;
@@ -245,7 +245,8 @@ fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed, rules: u32) -
     let widest = profile.consensus.as_ref().filter(|_| rules >= EARLY_VOTES).map_or(ballots, Consensus::most_ballots);
     let max_steps = asked.max_steps.unwrap_or(u32::MAX).min(harness.max_steps);
     let of_round = widest.saturating_add(u32::from(profile.summarize.is_some()));
-    let all_steps = harness.max_steps.saturating_mul(of_round).saturating_mul(1 + retries);
+    let steps = harness.max_steps.saturating_add(u32::from(harness.at_limit == AtLimit::WrapUp));
+    let all_steps = steps.saturating_mul(of_round).saturating_mul(1 + retries);
     let max_model_calls = harness.max_model_calls.unwrap_or(all_steps);
     Limits {
         max_steps,

@@ -44,6 +44,7 @@ impl Event {
             Self::ReservationAnswered(_) => "reservation_answered",
             Self::BudgetSettled(_) => "budget_settled",
             Self::RunPaused(_) => "run_paused",
+            Self::WrapUpStarted(_) => "wrap_up_started",
             Self::StepEnded(_) => "step_ended",
             Self::RunEnded(_) => "run_ended",
             Self::ClientAttached(_) => "client_attached",
@@ -88,6 +89,7 @@ impl Event {
             | Self::ApprovalReminded(_)
             | Self::BudgetReserved(_)
             | Self::RunPaused(_)
+            | Self::WrapUpStarted(_)
             | Self::StepEnded(_)
             | Self::RunEnded(_)
             | Self::SessionClosed(_) => false,
@@ -133,6 +135,7 @@ impl Event {
             | Self::ConsensusDecided(_)
             | Self::BudgetReserved(_)
             | Self::BudgetSettled(_)
+            | Self::WrapUpStarted(_)
             | Self::StepEnded(_)
             | Self::RunEnded(_)
             | Self::ClientAttached(_)
@@ -165,6 +168,7 @@ impl Event {
                 Purpose::Round { run, step, .. } => (Some(*run), Some(*step)),
                 Purpose::Call { .. } => (None, None),
             },
+            Self::WrapUpStarted(e) => (Some(e.run), Some(e.step)),
             Self::StepEnded(e) => (Some(e.run), Some(e.step)),
             Self::RunEnded(e) => (Some(e.run), None),
             Self::Ticked(e) | Self::Recovered(e) => (Some(e.run), None),

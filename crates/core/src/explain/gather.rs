@@ -80,6 +80,7 @@ impl Explainer {
             | Event::BallotReceived(_)
             | Event::SummaryAsked(_)
             | Event::SummaryReceived(_)
+            | Event::WrapUpStarted(_)
             | Event::StepEnded(_)
             | Event::ClientAttached(_)
             | Event::CancelRequested(_)

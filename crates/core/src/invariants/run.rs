@@ -9,6 +9,7 @@ use super::{Holds, Invariant, Pass, summary};
 use crate::event::{
     Amount, ApprovalDecided, ApprovalVerb, BallotReceived, Bound, BudgetReserved, CallDecided, CallEnd, Dispatch,
     LedgerAnswer, Limits, MOST, ProfileChosen, Purpose, ReservationAnswered, RunEnded, RunPaused, RunStarted,
+    WrapUpStarted,
 };
 use crate::id::Tag;
 use crate::input::Seat;
@@ -58,6 +59,7 @@ pub(super) struct Book<'a> {
     reserved: Option<Reserved<'a>>,
     pub(super) paused: bool,
     pub(super) summary: summary::Asked,
+    wrapping_up: bool,
 }
 
 /// What is set aside for a round.
@@ -70,6 +72,11 @@ struct Reserved<'a> {
 impl Book<'_> {
     pub(super) const fn is_active(&self) -> bool {
         self.active
+    }
+
+    /// Steps that it may take, with the one to finish in.
+    fn most_steps(&self) -> u32 {
+        self.limits.max_steps + u32::from(self.wrapping_up)
     }
 
     pub(super) fn is_reserved(&self) -> bool {
@@ -125,7 +132,8 @@ impl<'a> Pass<'a> {
         let (ballots, rounds) = consensus.map_or((1, 1), |c| (c.n, c.retries + 1));
         let asked = self.opened.map(|opened| opened.limits).unwrap_or_default();
         let summary = u32::from(self.profile.is_some_and(|profile| profile.summarize.is_some()));
-        let all = harness.max_steps.saturating_mul(self.widest() + summary).saturating_mul(rounds);
+        let steps = harness.max_steps.saturating_add(u32::from(harness.at_limit == AtLimit::WrapUp));
+        let all = steps.saturating_mul(self.widest() + summary).saturating_mul(rounds);
         limits.max_steps <= harness.max_steps.min(asked.max_steps.unwrap_or(u32::MAX))
             && limits.max_tool_calls <= harness.max_tool_calls.min(asked.max_tool_calls.unwrap_or(u32::MAX))
             && limits.deadline_ms <= harness.deadline_ms.min(asked.deadline_ms.unwrap_or(u64::MAX))
@@ -192,7 +200,7 @@ impl<'a> Pass<'a> {
     pub(super) fn ballot(&mut self, e: &'a BallotReceived) -> Holds {
         self.during(e.seat.run)?;
         self.must(!self.run.summary.is_open(), Invariant::I11, "a model answers while a summary is awaited")?;
-        self.must(e.seat.step <= self.run.limits.max_steps, Invariant::I11, "one step too many")?;
+        self.must(e.seat.step <= self.run.most_steps(), Invariant::I11, "one step too many")?;
         self.seated(e)?;
         self.paid(e.seat, e.usage, e.cost_microusd, e.charged)
     }
@@ -328,6 +336,17 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
+    /// The steps are used up, and the profile gives a turn to finish in.
+    pub(super) fn wraps_up(&mut self, e: &WrapUpStarted) -> Holds {
+        self.during(e.run)?;
+        let due = self.at_limit() == AtLimit::WrapUp && !self.run.wrapping_up && !self.run.paused;
+        let used = u32::try_from(self.run.steps.len()).unwrap_or(u32::MAX) == self.run.limits.max_steps;
+        let next = e.step == self.run.limits.max_steps + 1;
+        self.must(due && used && next, Invariant::I11, "a turn to finish in that is not due")?;
+        self.run.wrapping_up = true;
+        Ok(())
+    }
+
     fn at_limit(&self) -> AtLimit {
         let harness = self.profile.and_then(|profile| profile.harness.as_ref());
         harness.map_or(AtLimit::End, |harness| harness.at_limit)
@@ -340,7 +359,7 @@ impl<'a> Pass<'a> {
     /// A call is decided: where it stands, and whether there is room for it.
     pub(super) fn counted(&mut self, e: &CallDecided) -> Holds {
         self.during(e.run)?;
-        self.must(e.step <= self.run.limits.max_steps, Invariant::I11, "one step too many")?;
+        self.must(e.step <= self.run.most_steps(), Invariant::I11, "one step too many")?;
         let (step, count) = self.run.calls;
         let before = if step == e.step { count } else { 0 };
         self.must(e.index == before, Invariant::I5, "calls of a step count from 0 without gaps")?;
@@ -350,6 +369,7 @@ impl<'a> Pass<'a> {
         if e.decision == Decision::Reject {
             return Ok(());
         }
+        self.must(!self.run.wrapping_up, Invariant::I11, "a call is let pass in the turn to finish in")?;
         let of_session = self.profile.and_then(|profile| profile.session_budget.max_tool_calls);
         let room = self.run.tool_calls < self.run.limits.max_tool_calls
             && of_session.is_none_or(|limit| self.all.tool_calls < limit);
@@ -388,7 +408,7 @@ impl<'a> Pass<'a> {
 
     pub(super) fn step(&mut self, step: u32) -> Holds {
         self.must(self.run.active, Invariant::I7, "a step ends outside a run")?;
-        self.must(step <= self.run.limits.max_steps, Invariant::I11, "one step too many")?;
+        self.must(step <= self.run.most_steps(), Invariant::I11, "one step too many")?;
         self.run.poll.close();
         let new = self.run.steps.insert(step);
         self.must(new, Invariant::I11, "a step ends twice")
@@ -418,10 +438,11 @@ impl<'a> Pass<'a> {
         let limits = &self.run.limits;
         let steps = u32::try_from(self.run.steps.len()).unwrap_or(u32::MAX) + u32::from(done);
         self.must(e.steps == steps, Invariant::I11, "the steps are miscounted")?;
-        self.must(e.steps <= limits.max_steps, Invariant::I11, "more steps than the bound")?;
+        self.must(e.steps <= self.run.most_steps(), Invariant::I11, "more steps than the bound")?;
         self.must(e.tool_calls == self.run.tool_calls, Invariant::I11, "the tool calls are miscounted")?;
         self.must(e.model_calls == self.run.model_calls + lost, Invariant::I11, "the model calls are miscounted")?;
         self.must(e.model_calls <= limits.max_model_calls, Invariant::I11, "more model calls than the bound")?;
+        self.must(e.wrapped_up == self.run.wrapping_up, Invariant::I11, "the ending says otherwise of the last turn")?;
         (self.run.no, self.run.active) = (e.run, false);
         Ok(())
     }

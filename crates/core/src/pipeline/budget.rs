@@ -9,9 +9,14 @@ use crate::bundle::Tool;
 use crate::event::{Charge, MOST};
 use crate::profile::AtLimit;
 use crate::reason::RejectReason;
+use crate::session::Session;
 
 impl Judge<'_, '_> {
     pub(super) fn budget(&mut self, tool: &Tool, args: &Value) -> Result<(), Stop> {
+        if self.situation.session.and_then(Session::active_run).is_some_and(|run| run.wrapping_up) {
+            let detail = "the steps of this run are used; its last turn takes a final answer and no calls".to_owned();
+            return Err((RejectReason::BudgetExhausted, detail));
+        }
         let in_run = (u64::from(self.situation.tool_calls), u64::from(self.situation.limits.max_tool_calls), "run");
         let spent = self.situation.session.map_or(0, |session| session.spent.tool_calls);
         let of_session = self.situation.profile.session_budget.max_tool_calls;

@@ -15,6 +15,8 @@ pub enum AtLimit {
     /// The run ends; a call beyond the bound is rejected.
     #[default]
     End,
+    /// At `max_steps` the model gets one further turn, in which it can only finish; at the other bounds the run ends.
+    WrapUp,
     /// The run pauses, and a human may raise the bound; a call beyond the bound waits for an approval of its own.
     PauseAndAsk,
 }

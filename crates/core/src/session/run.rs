@@ -40,6 +40,8 @@ pub struct Run {
     pub evidence: BTreeMap<Tag, u32>,
     /// Tokens and money spent, lost reservations included.
     pub spent: Amount,
+    /// It has used up its steps, and the model gets one turn to finish in.
+    pub wrapping_up: bool,
     /// Pauses so far, each with an approval of its own.
     pub pauses: u32,
     /// Refused reports recorded.
@@ -48,6 +50,14 @@ pub struct Run {
     pub output: Option<Json>,
     /// What ended the run, in a sentence.
     pub detail: Option<String>,
+}
+
+impl Run {
+    /// Steps that it may take, with the one to finish in.
+    #[must_use]
+    pub const fn most_steps(&self) -> u32 {
+        self.limits.max_steps.saturating_add(if self.wrapping_up { 1 } else { 0 })
+    }
 }
 
 /// What a run is doing.

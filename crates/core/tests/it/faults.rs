@@ -306,8 +306,16 @@ fn others() -> Vec<Case> {
             "/profiles/long/prompt/before",
             "prompt_value",
         ),
-        (json!({"profiles": {"long": {"summarize": {"model": "none"}}}}), "/profiles/long/summarize/model", "model_exists"),
-        (json!({"profiles": {"long": {"summarize": {"max_bytes": 99}}}}), "/profiles/long/summarize/max_bytes", "range"),
+        (
+            json!({"profiles": {"long": {"summarize": {"model": "none"}}}}),
+            "/profiles/long/summarize/model",
+            "model_exists",
+        ),
+        (
+            json!({"profiles": {"long": {"summarize": {"max_bytes": 99}}}}),
+            "/profiles/long/summarize/max_bytes",
+            "range",
+        ),
         (json!({"models": {"real": {"max_input_tokens": null}}}), "/profiles/long/summarize", "summary_due"),
         (json!({"profiles": {"long": {"prompt": {"after": "{{ }}"}}}}), "/profiles/long/prompt/after", "prompt_value"),
     ]

@@ -186,8 +186,8 @@ fn profile(random: &mut Random) -> Value {
     if random.one_in(4) {
         profile["control"] = json!(random.pick(&["none", "risky", "all"]));
     }
-    if random.one_in(4) {
-        profile["harness"]["at_limit"] = json!("pause_and_ask");
+    if random.one_in(3) {
+        profile["harness"]["at_limit"] = json!(random.pick(&["pause_and_ask", "wrap_up"]));
     }
     if random.one_in(12) {
         profile["dry_run"] = json!(true);

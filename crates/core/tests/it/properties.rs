@@ -113,6 +113,7 @@ fn required() -> Vec<String> {
         "reservation_answered",
         "budget_settled",
         "run_paused",
+        "wrap_up_started",
         "step_ended",
         "run_ended",
         "client_attached",

@@ -186,6 +186,7 @@ pub(crate) fn event(names: &Names, recorded: &Recorded) -> String {
             .put("used", e.used)
             .put("args", &e.content.args)
             .put("expires", at(e.approval.expires_at)),
+        Event::WrapUpStarted(e) => Line::new().put("step", e.step),
         Event::StepEnded(e) => {
             let missing: BTreeMap<String, String> = e
                 .deficits
@@ -200,6 +201,7 @@ pub(crate) fn event(names: &Names, recorded: &Recorded) -> String {
             .put("steps", e.steps)
             .put("tool_calls", e.tool_calls)
             .put("model_calls", e.model_calls)
+            .unless(!e.wrapped_up, "wrapped_up", "yes")
             .some("output", e.content.output.as_ref())
             .maybe(e.content.detail.as_ref()),
         Event::ClientAttached(e) => {

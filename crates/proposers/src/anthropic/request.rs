@@ -1,8 +1,10 @@
 //! Encodes an ask as the body of a messages request. Pure. Calls and their results are blocks; roles alternate, and the
 //! results of an answer stand first in the message after it, as the provider demands. What is not here: sending.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
-use toolgate_core::ask::Ask;
+use toolgate_core::ask::{Ask, Entry};
 use toolgate_core::bundle::model::{ModelDef, WireIds};
 use toolgate_core::json::Json;
 
@@ -41,7 +43,24 @@ pub(crate) fn encode(ask: &Ask, def: &ModelDef) -> Value {
             body.insert("tool_choice".to_owned(), json!({"type": "auto", "disable_parallel_tool_use": !several}));
         }
     }
+    if let Some(tools) = named_in_history(ask, &names).filter(|_| ask.tools.is_empty()) {
+        body.insert("tools".to_owned(), tools);
+        body.insert("tool_choice".to_owned(), json!({"type": "none"}));
+    }
     Value::Object(body)
+}
+
+/// The tools that earlier answers called, with no word on their arguments: a history with calls is refused where no tools
+/// are declared, and none may be called any more.
+fn named_in_history(ask: &Ask, names: &WireNames) -> Option<Value> {
+    let calls = ask.transcript.iter().flat_map(|entry| match &**entry {
+        Entry::Model { calls, .. } => calls.as_slice(),
+        Entry::User { .. } | Entry::Result { .. } | Entry::Feedback { .. } | Entry::Summary { .. } => &[],
+    });
+    let called: BTreeSet<String> = calls.map(|call| names.to_wire(&call.tool).to_string()).collect();
+    let tools: Vec<Value> =
+        called.into_iter().map(|name| json!({"name": name, "input_schema": {"type": "object"}})).collect();
+    (!tools.is_empty()).then_some(Value::Array(tools))
 }
 
 /// The body for messages that need no calls.

@@ -1,7 +1,9 @@
 //! The other two formats: Anthropic's messages and OpenAI's Responses, whole and streamed, there and back.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use toolgate_core::ask::{Ask, Entry};
+use toolgate_core::ask::{Ask, CallView, Entry};
 use toolgate_core::bundle::model::ModelDef;
 use toolgate_core::proposal::{Ballot, BallotVerdict, MalformedReason, ProviderFailure};
 use toolgate_proposers::{Reply, StreamDecoder, decode};
@@ -272,4 +274,18 @@ fn auto_understands_either_form_and_never_runs_both() {
     );
     // Where one form is asked for, the other is not taken.
     assert_eq!(malformed(&auto("", native, "envelope")).0, MalformedReason::NoEnvelope);
+}
+
+#[test]
+fn a_history_with_calls_declares_their_tools_where_none_is_offered_any_more() {
+    let mut ask = ask(Vec::new());
+    let view = CallView { call: crate::given::call_id(1, 0), tool: "files.read".to_owned(), args: "{}".to_owned() };
+    ask.transcript.push(Arc::new(Entry::Model { text: String::new(), calls: vec![view], opaque: None }));
+    let def = anthropic(json!({}));
+    let sent = request(&ask, &def);
+    let name = sent["messages"][1]["content"][0]["name"].as_str().unwrap();
+    assert_eq!(sent["tools"], json!([{"name": name, "input_schema": {"type": "object"}}]));
+    assert_eq!(sent["tool_choice"], json!({"type": "none"}), "and none may be called");
+    ask.transcript.truncate(1);
+    assert_eq!(request(&ask, &def)["tools"], Value::Null);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Check;
 use crate::bundle::Bundle;
 use crate::id::{ProfileName, Tag};
-use crate::profile::{ApprovalMode, Harness, OnNoConsensus, OnReject, Profile};
+use crate::profile::{ApprovalMode, AtLimit, Harness, OnNoConsensus, OnReject, Profile};
 use crate::reason::RejectReason;
 use crate::schema::Schema;
 
@@ -176,7 +176,10 @@ impl Check {
     /// A quota that no allowed tool can meet would refuse `done` for ever.
     pub(super) fn evidence(&mut self, bundle: &Bundle, path: &str, required: &BTreeMap<Tag, u32>, profile: &Profile) {
         let calls = profile.harness.as_ref().map_or(0, |harness| harness.max_tool_calls);
-        let steps = profile.harness.as_ref().map_or(0, |harness| harness.max_steps);
+        let steps = profile
+            .harness
+            .as_ref()
+            .map_or(0, |harness| harness.max_steps.saturating_add(u32::from(harness.at_limit == AtLimit::WrapUp)));
         if steps == 1 && required.values().any(|need| *need > 0) {
             self.fault(path, "reachable", "evidence takes a step and `done` another one, but `max_steps` is 1");
         }

@@ -12,6 +12,7 @@ use crate::wire::RawJson;
 mod admission;
 mod budget;
 mod call;
+mod run;
 mod summary;
 mod vote;
 
@@ -25,6 +26,7 @@ pub use call::{
     CallDecided, CallEnded, CedarView, DispatchView, EndedContent, FindingView, GrantView, OutcomeRefused, OutputView,
     PolicyView, ReporterView,
 };
+pub use run::{DeficitView, RunContent, RunEnded, StepEnded, WrapUpStarted};
 pub use summary::{SummaryAsked, SummaryContent, SummaryReceived};
 pub use vote::{ConsensusDecided, ElectorateView, VoteWidened};
 
@@ -76,6 +78,8 @@ pub enum Fact {
     BudgetSettled(BudgetSettled),
     /// The run stands at a bound that a human may raise.
     RunPaused(Box<RunPaused>),
+    /// The steps are used up, and the model gets one turn to finish in.
+    WrapUpStarted(WrapUpStarted),
     /// A step without calls is over.
     StepEnded(StepEnded),
     /// A run is over.
@@ -338,54 +342,6 @@ pub struct ProposedCallView {
     pub fault: Option<String>,
     /// The exact text of the arguments as sent, or as redacted.
     pub raw_args: String,
-}
-
-/// A step without calls is over.
-#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
-pub struct StepEnded {
-    /// The reason code.
-    pub reason: &'static str,
-    /// Missing evidence per tag.
-    pub deficits: BTreeMap<String, DeficitView>,
-    /// What the model is told.
-    pub content: TextContent,
-}
-
-/// Evidence that is not there yet.
-#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
-pub struct DeficitView {
-    /// Successes so far.
-    pub have: u32,
-    /// Successes needed.
-    pub need: u32,
-}
-
-/// A run is over.
-#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
-pub struct RunEnded {
-    /// Why; exactly one code.
-    pub ending: &'static str,
-    /// Steps taken.
-    pub steps: u32,
-    /// Tool calls counted.
-    pub tool_calls: u32,
-    /// Model calls counted.
-    pub model_calls: u32,
-    /// What evidence rules in shadow missed when the run was done.
-    pub shadow: Vec<FindingView>,
-    /// What the run leaves.
-    pub content: RunContent,
-}
-
-/// What a run leaves.
-#[derive(Debug, Clone, Serialize, ToSchema, JsonSchema)]
-pub struct RunContent {
-    /// The final output, when done.
-    #[schema(value_type = RawJson)]
-    #[schema(value_type = RawJson)]
-    pub output: Option<RawJson>,
-    /// What ended it, in a sentence.
-    pub detail: Option<String>,
 }
 
 /// A client is ready to execute.

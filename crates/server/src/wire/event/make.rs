@@ -14,7 +14,7 @@ use super::fact::{
     ClassificationReceived, ClientAttached, CutView, DeficitView, DispatchView, EndedContent, Fact, FindingView,
     GrantView, LimitsView, MessageReceived, NarrowedView, OpenedContent, OutcomeRefused, OutputView, OwnerChanged,
     PolicyView, ProfileChosen, ProposedCallView, RaiseView, ReporterView, RunContent, RunEnded, RunStarted,
-    SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView,
+    SessionClosed, SessionOpened, StepEnded, StopContent, StopRequested, TextContent, Ticked, UsageView, WrapUpStarted,
 };
 use crate::wire::{RawJson, time_text};
 
@@ -58,6 +58,7 @@ impl From<&Event> for Fact {
             Event::ReservationAnswered(e) => Self::ReservationAnswered(super::control::answered(e)),
             Event::BudgetSettled(e) => Self::BudgetSettled(BudgetSettled { settled: e.settled.clone() }),
             Event::RunPaused(e) => Self::RunPaused(Box::new(super::control::paused(e))),
+            Event::WrapUpStarted(_) => Self::WrapUpStarted(WrapUpStarted {}),
             Event::StepEnded(e) => Self::StepEnded(StepEnded {
                 reason: e.reason.code(),
                 deficits: e
@@ -72,6 +73,7 @@ impl From<&Event> for Fact {
                 steps: e.steps,
                 tool_calls: e.tool_calls,
                 model_calls: e.model_calls,
+                wrapped_up: e.wrapped_up,
                 shadow: e.shadow.iter().map(FindingView::from).collect(),
                 content: RunContent { output: raw(e.content.output.as_ref()), detail: e.content.detail.clone() },
             }),

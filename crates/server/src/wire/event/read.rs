@@ -337,6 +337,7 @@ impl Envelope {
             steps: ended.steps,
             tool_calls: ended.tool_calls,
             model_calls: ended.model_calls,
+            wrapped_up: ended.wrapped_up,
             shadow: ended.shadow,
             content: RunContent { output: None, detail: None },
         }

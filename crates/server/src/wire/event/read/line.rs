@@ -336,6 +336,8 @@ pub(super) struct RunEnd {
     pub(super) steps: u32,
     pub(super) tool_calls: u32,
     pub(super) model_calls: u32,
+    #[serde(default)]
+    pub(super) wrapped_up: bool,
     /// Logs of earlier versions have none.
     #[serde(default)]
     pub(super) shadow: Vec<FindingRecord>,
