@@ -92,6 +92,9 @@ pub struct Run {
     /// What ended it, in a sentence.
     #[serde(default)]
     pub detail: Option<String>,
+    /// What its models said they used: `input_tokens`, `output_tokens`, `cost_microusd`, `unreported`.
+    #[serde(default)]
+    pub usage: Option<Value>,
 }
 
 /// Whom a session waits for.

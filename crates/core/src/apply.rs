@@ -10,7 +10,9 @@ use crate::event::{
 use crate::id::{CallId, InputId};
 use crate::proposal::{Ballot, BallotVerdict, Proposal, ProposedArgs, ProposedCall};
 use crate::reason::RejectReason;
-use crate::session::{Awaited, Call, CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, Session, Summing};
+use crate::session::{
+    Awaited, Call, CallState, Opened, Phase, REMEMBERED_INPUTS, Round, Run, RunUsage, Session, Summing,
+};
 use crate::time::Timestamp;
 
 mod approval;
@@ -133,6 +135,7 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
         evidence: BTreeMap::new(),
         spent: crate::event::Amount::default(),
         wrapping_up: false,
+        usage: RunUsage::default(),
         pauses: 0,
         refused_reports: 0,
         output: None,
@@ -144,6 +147,7 @@ fn ballot_received(session: &mut Session, e: &BallotReceived) {
     budget::paid(session, e.seat.ballot, e.charged);
     let Some(run) = session.run.as_mut() else { return };
     run.model_calls += 1;
+    run.usage.add(e.usage, e.cost_microusd);
     if let Phase::Asking(round) = &mut run.phase {
         round.arrived.push(e.seat.ballot);
         round.ballots.insert(e.seat.ballot, unsealed(session.id, e));

@@ -24,7 +24,7 @@ mod call;
 mod run;
 
 pub use call::{Awaited, AwaitedAdmission, AwaitedApproval, Call, CallState, DispatchedCall, EndedState};
-pub use run::{Pause, Phase, Round, Run, Step, Summing};
+pub use run::{Pause, Phase, Round, Run, RunUsage, Step, Summing};
 
 /// Input ids remembered in the state; older ones are caught by the store (ruling 16).
 pub(crate) const REMEMBERED_INPUTS: usize = 256;

@@ -69,7 +69,10 @@ async fn talker(count: usize) -> FakeModel {
 #[tokio::test]
 async fn earlier_steps_are_summed_up_and_the_summary_is_recorded_and_paid_for() {
     let (model, tool) = (talker(4).await, FakeTool::ok().await);
-    let small = FakeModel::start_with(vec![FakeModel::text("Looked at 0 and 1.")], true).await;
+    let small = {
+        let usage = json!({"prompt_tokens": 900, "completion_tokens": 20});
+        FakeModel::start_with(vec![with(FakeModel::text("Looked at 0 and 1."), "/usage", usage)], true).await
+    };
     let (server, caller) = TestServer::with_bundle(&summing(&model, &small, &tool)).await;
     let id = caller.open("default", "the task").await;
     let session = caller.until_ended(&id, 1).await;
@@ -78,7 +81,11 @@ async fn earlier_steps_are_summed_up_and_the_summary_is_recorded_and_paid_for() 
     let received = caller.events_of(&id, "summary_received").await;
     assert!(!received.is_empty() && asked.len() == received.len(), "{asked:#?} {received:#?}");
     assert_eq!((&received[0]["fault"], &received[0]["content"]["text"]), (&Value::Null, &json!("Looked at 0 and 1.")));
-    assert!(received[0]["cost_microusd"].as_u64().is_some_and(|cost| cost > 0), "{:#}", received[0]);
+    assert_eq!(received[0]["cost_microusd"], 920);
+    let summaries = received.len();
+    let summed = json!({"input_tokens": 900 * summaries, "output_tokens": 20 * summaries,
+        "cost_microusd": 920 * summaries, "unreported": 5});
+    assert_eq!(session["run"]["usage"], summed, "the other model says nothing of what it used");
     let question = small.requests()[0].to_string();
     assert!(question.contains("look 0") && question.contains("the task"), "the model sees what it sums up");
     let request = last(&model);
@@ -86,7 +93,7 @@ async fn earlier_steps_are_summed_up_and_the_summary_is_recorded_and_paid_for() 
     assert!(!request.contains("look 0:") && request.contains("look 3:"), "the newest steps are whole: {request}");
     assert!(model.requests().iter().all(|request| request.to_string().len() < 1_500 * 3 + 1_000));
     let calls = session["run"]["model_calls"].as_u64().unwrap();
-    assert_eq!(calls, 5 + received.len() as u64, "a summary is a model call");
+    assert_eq!(calls, 5 + u64::try_from(summaries).unwrap(), "a summary is a model call");
     caller.verified(&id).await;
     server.stop().await;
 }

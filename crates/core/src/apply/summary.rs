@@ -19,6 +19,7 @@ pub(super) fn received(session: &mut Session, e: &SummaryReceived) {
     session.summaries += 1;
     if let Some(run) = session.run.as_mut() {
         run.model_calls += 1;
+        run.usage.add(e.usage, e.cost_microusd);
     }
     let Some(round) = asking(session) else { return };
     round.attempt += 1;

@@ -9,7 +9,7 @@ use crate::consensus::Electorate;
 use crate::event::{Amount, Bound, Charge, Limits};
 use crate::id::{CallId, ModelName, Sha256Digest, Tag};
 use crate::json::Json;
-use crate::proposal::Ballot;
+use crate::proposal::{Ballot, Usage};
 use crate::reason::Ending;
 use crate::time::Timestamp;
 
@@ -42,6 +42,8 @@ pub struct Run {
     pub spent: Amount,
     /// It has used up its steps, and the model gets one turn to finish in.
     pub wrapping_up: bool,
+    /// What models said they used in it.
+    pub usage: RunUsage,
     /// Pauses so far, each with an approval of its own.
     pub pauses: u32,
     /// Refused reports recorded.
@@ -57,6 +59,38 @@ impl Run {
     #[must_use]
     pub const fn most_steps(&self) -> u32 {
         self.limits.max_steps.saturating_add(if self.wrapping_up { 1 } else { 0 })
+    }
+}
+
+/// What the models of a run said they used, summed up. What they did not say is in none of these figures, and counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunUsage {
+    /// Tokens of prompts.
+    pub input_tokens: u64,
+    /// Tokens of answers.
+    pub output_tokens: u64,
+    /// Money in millionths of a dollar, by the models' prices.
+    pub cost_microusd: u64,
+    /// Answers whose provider left out a figure.
+    pub unreported: u32,
+}
+
+impl RunUsage {
+    /// With one more answer.
+    pub(crate) const fn add(&mut self, usage: Usage, cost_microusd: Option<u64>) {
+        self.input_tokens = self.input_tokens.saturating_add(known(usage.input_tokens));
+        self.output_tokens = self.output_tokens.saturating_add(known(usage.output_tokens));
+        self.cost_microusd = self.cost_microusd.saturating_add(known(cost_microusd));
+        if usage.input_tokens.is_none() || usage.output_tokens.is_none() {
+            self.unreported = self.unreported.saturating_add(1);
+        }
+    }
+}
+
+const fn known(figure: Option<u64>) -> u64 {
+    match figure {
+        Some(figure) => figure,
+        None => 0,
     }
 }
 

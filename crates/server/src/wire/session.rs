@@ -60,6 +60,8 @@ pub struct RunView {
     pub tool_calls: u32,
     /// Model calls counted.
     pub model_calls: u32,
+    /// What its models said they used.
+    pub usage: RunUsageView,
     /// When it must be over.
     pub deadline_at: String,
     /// The final output, once done. Answers to writes leave it out: ask for the session.
@@ -73,6 +75,19 @@ pub struct RunView {
     pub last_text: Option<String>,
     /// The bounds in force.
     pub limits: LimitsView,
+}
+
+/// What the models of a run said they used, summed up over its answers, failed and outvoted ones included.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RunUsageView {
+    /// Tokens of prompts.
+    pub input_tokens: u64,
+    /// Tokens of answers.
+    pub output_tokens: u64,
+    /// Money in millionths of a dollar, by the models' prices.
+    pub cost_microusd: u64,
+    /// Answers whose provider left out a figure; what they used is in none of the sums.
+    pub unreported: u32,
 }
 
 /// Whom a session waits for.
@@ -170,6 +185,12 @@ impl RunView {
             steps: run.steps,
             tool_calls: run.tool_calls,
             model_calls: run.model_calls,
+            usage: RunUsageView {
+                input_tokens: run.usage.input_tokens,
+                output_tokens: run.usage.output_tokens,
+                cost_microusd: run.usage.cost_microusd,
+                unreported: run.usage.unreported,
+            },
             deadline_at: time_text(run.deadline_at),
             output: run.output.as_ref().map(RawJson::from),
             detail: run.detail.clone(),
