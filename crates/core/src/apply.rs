@@ -131,6 +131,7 @@ fn fresh_run(no: u32, limits: Limits, deadline_at: Timestamp) -> Run {
         tool_calls: 0,
         rejections: 0,
         parse_failures: 0,
+        schema_failures: 0,
         repeats: BTreeMap::new(),
         evidence: BTreeMap::new(),
         spent: crate::event::Amount::default(),
@@ -185,6 +186,7 @@ fn step_ended(session: &mut Session, e: &StepEnded) {
     run.steps += 1;
     run.rejections += 1;
     run.parse_failures = if e.reason == RejectReason::Malformed { run.parse_failures + 1 } else { 0 };
+    run.schema_failures = if e.reason == RejectReason::OutputSchemaInvalid { run.schema_failures + 1 } else { 0 };
     run.phase = Phase::Asking(Round::new(e.step + 1, 1, run.limits.ballots));
 }
 

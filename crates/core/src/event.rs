@@ -279,6 +279,10 @@ pub struct Limits {
     pub max_consecutive_rejections: u32,
     /// Unreadable answers in a row.
     pub max_parse_failures: u32,
+    /// Final answers in a row that do not match the output schema; absent means that only the bound of all rejections counts
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_schema_failures: Option<u32>,
     /// Proposals of one canonical call.
     pub repeat_limit: u32,
     /// Ballots with which a round begins.

@@ -174,6 +174,10 @@ pub struct Harness {
     /// Unreadable answers in a row, 1 to 200.
     #[serde(default = "default_parse_failures")]
     pub max_parse_failures: u32,
+    /// Final answers in a row that do not match the output schema, 1 to 200; absent means that only
+    /// `max_consecutive_rejections` counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_schema_failures: Option<u32>,
     /// How often one canonical call may be proposed in a run, 1 to 10,000.
     #[serde(default = "default_repeats")]
     pub repeat_limit: u32,

@@ -92,6 +92,8 @@ codes! {
         DeadlineExceeded => "deadline_exceeded",
         /// Too many unreadable answers in a row.
         MaxParseFailuresExceeded => "max_parse_failures_exceeded",
+        /// Too many final answers in a row that do not match the output schema.
+        MaxOutputSchemaFailuresExceeded => "max_output_schema_failures_exceeded",
         /// Too many rejected steps in a row.
         MaxConsecutiveRejectionsExceeded => "max_consecutive_rejections_exceeded",
         /// The model could not be reached, after the adapter's own retries.

@@ -56,6 +56,7 @@ pub(super) fn complete_step(session: &mut Session) {
     let past: Vec<_> = step.calls.iter().filter_map(|call| past_call(run.no, call)).map(Arc::new).collect();
     run.steps += 1;
     run.rejections = if step.any_accepted { 0 } else { run.rejections + 1 };
+    run.schema_failures = 0;
     run.parse_failures = if step.any_malformed { run.parse_failures + 1 } else { 0 };
     run.phase = Phase::Asking(Round::new(step.no + 1, 1, run.limits.ballots));
     session.transcript.extend(results.into_iter().map(Arc::new));

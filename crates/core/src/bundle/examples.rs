@@ -60,6 +60,7 @@ fn decide_example(bundle: &Bundle, profile: &Profile, example: &Example) -> Stri
         max_parallel_calls: 1,
         max_consecutive_rejections: 1,
         max_parse_failures: 1,
+        max_output_schema_failures: None,
         repeat_limit: 1,
         ballots: 1,
         max_tokens: None,

@@ -151,6 +151,8 @@ impl Draft<'_> {
             Ending::DeadlineExceeded
         } else if run.parse_failures >= limits.max_parse_failures {
             Ending::MaxParseFailuresExceeded
+        } else if limits.max_output_schema_failures.is_some_and(|most| run.schema_failures >= most) {
+            Ending::MaxOutputSchemaFailuresExceeded
         } else if run.rejections >= limits.max_consecutive_rejections {
             Ending::MaxConsecutiveRejectionsExceeded
         } else {

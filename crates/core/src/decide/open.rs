@@ -256,6 +256,7 @@ fn resolve(profile: &Profile, harness: &Harness, asked: &Narrowed, rules: u32) -
         max_parallel_calls: harness.max_parallel_calls,
         max_consecutive_rejections: harness.max_consecutive_rejections,
         max_parse_failures: harness.max_parse_failures,
+        max_output_schema_failures: harness.max_output_schema_failures,
         repeat_limit: harness.repeat_limit,
         ballots,
         max_tokens: harness.max_tokens,

@@ -141,6 +141,7 @@ impl<'a> Pass<'a> {
                 <= harness.max_model_calls.unwrap_or(all).min(asked.max_model_calls.unwrap_or(u32::MAX))
             && limits.ballots == ballots
             && limits.max_parallel_calls == harness.max_parallel_calls
+            && limits.max_output_schema_failures == harness.max_output_schema_failures
             && limits.repeat_limit == harness.repeat_limit
             && limits.max_tokens == harness.max_tokens
             && limits.max_cost_microusd == harness.max_cost_microusd

@@ -34,6 +34,8 @@ pub struct Run {
     pub rejections: u32,
     /// Unreadable answers in a row.
     pub parse_failures: u32,
+    /// Final answers in a row that did not match the output schema.
+    pub schema_failures: u32,
     /// How often each canonical call was proposed.
     pub repeats: BTreeMap<Sha256Digest, u32>,
     /// Successes per tag.

@@ -307,6 +307,11 @@ fn others() -> Vec<Case> {
             "prompt_value",
         ),
         (
+            json!({"profiles": {"long": {"harness": {"max_output_schema_failures": 0}}}}),
+            "/profiles/long/harness/max_output_schema_failures",
+            "range",
+        ),
+        (
             json!({"profiles": {"long": {"summarize": {"model": "none"}}}}),
             "/profiles/long/summarize/model",
             "model_exists",

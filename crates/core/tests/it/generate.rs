@@ -212,6 +212,7 @@ fn profile(random: &mut Random) -> Value {
     }
     if random.one_in(5) {
         profile["output_schema"] = json!({"type": "integer"});
+        profile["harness"]["max_output_schema_failures"] = json!(random.within(1..3));
     }
     let mut on_reject = serde_json::Map::new();
     for reason in RejectReason::ALL {

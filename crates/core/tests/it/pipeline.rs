@@ -90,6 +90,7 @@ fn judged(bundle: &Bundle, from: usize) -> (Decision, Layer, Option<RejectReason
         max_parallel_calls: 1,
         max_consecutive_rejections: 1,
         max_parse_failures: 1,
+        max_output_schema_failures: None,
         repeat_limit: 2,
         ballots: 1,
     };

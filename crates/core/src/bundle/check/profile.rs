@@ -170,6 +170,9 @@ impl Check {
         self.range(format!("{path}/max_parallel_calls"), u64::from(harness.max_parallel_calls), 1, 16);
         self.range(format!("{path}/max_consecutive_rejections"), u64::from(harness.max_consecutive_rejections), 1, 200);
         self.range(format!("{path}/max_parse_failures"), u64::from(harness.max_parse_failures), 1, 200);
+        if let Some(most) = harness.max_output_schema_failures {
+            self.range(format!("{path}/max_output_schema_failures"), u64::from(most), 1, 200);
+        }
         self.range(format!("{path}/repeat_limit"), u64::from(harness.repeat_limit), 1, 10_000);
     }
 

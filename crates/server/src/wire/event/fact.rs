@@ -256,6 +256,8 @@ pub struct LimitsView {
     pub max_consecutive_rejections: u32,
     /// Unreadable answers in a row.
     pub max_parse_failures: u32,
+    /// Final answers in a row that do not match the output schema; absent means no bound of their own.
+    pub max_output_schema_failures: Option<u32>,
     /// Proposals of one canonical call.
     pub repeat_limit: u32,
     /// Ballots with which a round begins.

@@ -365,6 +365,7 @@ impl From<&Limits> for LimitsView {
             max_parallel_calls: limits.max_parallel_calls,
             max_consecutive_rejections: limits.max_consecutive_rejections,
             max_parse_failures: limits.max_parse_failures,
+            max_output_schema_failures: limits.max_output_schema_failures,
             repeat_limit: limits.repeat_limit,
             ballots: limits.ballots,
             max_tokens: limits.max_tokens,
