@@ -133,6 +133,9 @@ CASES = [
     Case("native_and_envelope", "a native call and another one in the text (`calls: auto`)",
          [Answer(calls(PAY_BOB), wants=2, native=[("pay", PAY_ADA["args"])], finish="tool_calls"), OVER],
          refused=["malformed:ambiguous_envelope"], form="auto"),
+    Case("native_beside", "the same from a model asked for an envelope only (`calls: envelope`)",
+         [Answer(calls(PAY_BOB), wants=2, native=[("pay", PAY_ADA["args"])], finish="tool_calls"), OVER],
+         refused=["malformed:ambiguous_envelope"]),
     Case("tool_fails", "a tool that fails",
          [asks(call("charge", account="ada", amount=10)), OVER], told=["failed"]),
     # The model is told that it may have happened. What it asks for then is a new call, unless a rule ends the run.

@@ -42,10 +42,20 @@ pub(crate) fn ballot(
 }
 
 fn in_envelope(answer: &mut Answer, def: &ModelDef, protocol: &dyn ToolProtocol) -> BallotVerdict {
-    if answer.text.trim().is_empty() && !answer.calls.is_empty() {
-        return envelope::outside(protocol);
+    if answer.calls.is_empty() {
+        return envelope::judge(protocol, &answer.text, def.lenient, &mut answer.notes);
     }
-    envelope::judge(protocol, &answer.text, def.lenient, &mut answer.notes)
+    // A call beside the text was meant, too: to run the text alone would drop it without a word.
+    match envelope::judge(protocol, &answer.text, def.lenient, &mut Vec::new()) {
+        BallotVerdict::Proposal(_) => malformed(
+            MalformedReason::AmbiguousEnvelope,
+            &format!(
+                "the answer holds an envelope and a call outside of it, so nothing was run. {}",
+                protocol.remedy()
+            ),
+        ),
+        BallotVerdict::Malformed { .. } | BallotVerdict::Failed { .. } => envelope::outside(protocol),
+    }
 }
 
 /// Reads whichever form came. Calls in both forms run only where they are the very same, and then once.

@@ -272,8 +272,10 @@ fn auto_understands_either_form_and_never_runs_both() {
         malformed(&auto("{\"type\": \"tool_call\", \"calls\": []}", json!([]), "auto")).0,
         MalformedReason::InvalidEnvelope
     );
-    // Where one form is asked for, the other is not taken.
-    assert_eq!(malformed(&auto("", native, "envelope")).0, MalformedReason::NoEnvelope);
+    // Where one form is asked for, the other is not taken, and beside an envelope not dropped without a word.
+    assert_eq!(malformed(&auto("", native.clone(), "envelope")).0, MalformedReason::NoEnvelope);
+    assert_eq!(malformed(&auto("I look.", native.clone(), "envelope")).0, MalformedReason::NoEnvelope);
+    assert_eq!(malformed(&auto(&envelope("search"), native, "envelope")).0, MalformedReason::AmbiguousEnvelope);
 }
 
 #[test]
