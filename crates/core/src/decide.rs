@@ -5,8 +5,8 @@ use crate::apply::apply;
 use crate::apply::budget::is_asked;
 use crate::bundle::Bundle;
 use crate::event::{
-    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, FindingRecord, OutcomeRefused, RULES_VERSION,
-    RunContent, RunEnded,
+    CallDispatched, CallEnd, CallEnded, EndCause, EndedContent, Event, FindingRecord, LATE_IS_DOUBT, OutcomeRefused,
+    RULES_VERSION, RunContent, RunEnded,
 };
 use crate::id::CallId;
 use crate::input::{Input, OutcomeReport, Stamped};
@@ -218,7 +218,8 @@ impl<'a> Draft<'a> {
 
     /// Whether a call that may or may not have happened stops the run.
     fn stops_in_doubt(&self, call: &Call, status: OutcomeStatus) -> bool {
-        status == OutcomeStatus::Indeterminate
+        let late = status == OutcomeStatus::TimedOut && self.rules() >= LATE_IS_DOUBT;
+        (late || status == OutcomeStatus::Indeterminate)
             && call.class == Some(ToolClass::Once)
             && self.profile().is_some_and(|profile| profile.on_indeterminate == OnReject::End)
     }

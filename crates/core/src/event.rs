@@ -44,10 +44,13 @@ pub use wrap_up::WrapUpStarted;
 pub use vote::{ConsensusDecided, ConsensusResult, VoteWidened, WidenedBy};
 
 /// Version of the deciding behaviour. A change that would decide an old log differently gets a new number.
-pub const RULES_VERSION: u32 = 3;
+pub const RULES_VERSION: u32 = 4;
 
 /// The first version whose votes may be decided early, compared in part and widened.
 pub(crate) const EARLY_VOTES: u32 = 3;
+
+/// The first version in which a `once` call that timed out is one of unknown outcome for `on_indeterminate`, too.
+pub(crate) const LATE_IS_DOUBT: u32 = 4;
 
 /// The schema engine that decided, recorded per run (ruling 11).
 pub const SCHEMA_ENGINE: &str = "jsonschema 0.61";

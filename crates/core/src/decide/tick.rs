@@ -49,6 +49,10 @@ pub(super) fn tick(draft: &mut Draft<'_>) -> Result<Reply, Refusal> {
             CallState::Dispatched(open) if draft.at >= overdue_at(&call, open) => {
                 let detail = "no outcome came in time; it may have happened";
                 draft.end_call(&call.id, Close::unknown(OutcomeStatus::TimedOut, EndCause::Timeout, detail));
+                if draft.stops_in_doubt(&call, OutcomeStatus::TimedOut) {
+                    draft.end_run(Ending::IndeterminateOutcome, None, Some(detail.to_owned()));
+                    return Ok(Reply::Accepted);
+                }
             }
             CallState::Waiting(_) | CallState::Dispatched(_) | CallState::Queued | CallState::Ended(_) => {}
         }
