@@ -29,6 +29,7 @@ pub(super) fn open_step(session: &mut Session) {
         proposed: u32::try_from(calls.len()).unwrap_or(u32::MAX),
         ballots: round.n,
         agreed: round.agreed,
+        vote: round.vote.clone(),
         calls: Vec::new(),
         any_accepted: false,
         any_malformed: false,

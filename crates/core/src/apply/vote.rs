@@ -15,6 +15,7 @@ pub(super) fn decided(session: &mut Session, e: &ConsensusDecided) {
     match e.result {
         ConsensusResult::Agreed { ballot } | ConsensusResult::Escalated { ballot } => {
             round.ballots.retain(|number, _| *number == ballot);
+            round.vote = Some(Box::new(e.clone()));
             let group = e.tally.group_of(ballot);
             round.agreed = group.map_or(1, |group| u32::try_from(group.len()).unwrap_or(u32::MAX));
         }

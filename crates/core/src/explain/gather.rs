@@ -117,20 +117,9 @@ impl Explainer {
     }
 
     fn counted(&mut self, e: &ConsensusDecided) {
-        let ConsensusDecided { run, step, round, n: _, rule, k, tally, cancelled, result } = e;
-        let widened = self.widened.take().filter(|widened| (widened.run, widened.step) == (*run, *step));
-        let consensus = Consensus {
-            round: *round,
-            n: e.electorate(),
-            rule: *rule,
-            k: *k,
-            widened: widened.filter(|widened| widened.round == *round).map(|widened| (widened.tool, widened.why)),
-            groups: tally.groups.clone(),
-            unreadable: tally.unreadable.clone(),
-            cancelled: cancelled.clone(),
-            result: *result,
-        };
-        self.consensus = Some(((*run, *step), consensus));
+        let widened = self.widened.take().filter(|one| (one.run, one.step, one.round) == (e.run, e.step, e.round));
+        let widened = widened.map(|one| (one.tool, one.why));
+        self.consensus = Some(((e.run, e.step), Consensus { widened, ..Consensus::from(e) }));
     }
 
     fn decided(&mut self, recorded: &Recorded, e: &CallDecided) {
@@ -382,5 +371,22 @@ fn closed_by(cause: &EndCause) -> (&'static str, Option<Reporter>) {
         EndCause::DryRun => ("dry_run", None),
         EndCause::ApprovalExpired => ("approval_expired", None),
         EndCause::Replayed => ("replayed", None),
+    }
+}
+
+impl From<&ConsensusDecided> for Consensus {
+    fn from(e: &ConsensusDecided) -> Self {
+        let ConsensusDecided { run: _, step: _, round, n: _, rule, k, tally, cancelled, result } = e;
+        Self {
+            round: *round,
+            n: e.electorate(),
+            rule: *rule,
+            k: *k,
+            widened: None,
+            groups: tally.groups.clone(),
+            unreadable: tally.unreadable.clone(),
+            cancelled: cancelled.clone(),
+            result: *result,
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AwaitedApproval, Call, Spent};
 use crate::consensus::Electorate;
-use crate::event::{Amount, Bound, Charge, Limits};
+use crate::event::{Amount, Bound, Charge, ConsensusDecided, Limits};
 use crate::id::{CallId, ModelName, Sha256Digest, Tag};
 use crate::json::Json;
 use crate::proposal::{Ballot, Usage};
@@ -137,6 +137,8 @@ pub struct Round {
     pub paused: Option<Box<Pause>>,
     /// Ballots that agreed on the one that stands; 1 without a vote.
     pub agreed: u32,
+    /// What the vote came to.
+    pub vote: Option<Box<ConsensusDecided>>,
     /// Whether earlier steps are summed up before its models are asked.
     pub summing: Summing,
 }
@@ -178,6 +180,7 @@ impl Round {
             paused: None,
             agreed: 1,
             summing: Summing::Not,
+            vote: None,
         }
     }
 
@@ -234,6 +237,8 @@ pub struct Step {
     pub ballots: u32,
     /// Ballots that agreed on it.
     pub agreed: u32,
+    /// What the vote on it came to, for those who are asked to approve it.
+    pub vote: Option<Box<ConsensusDecided>>,
     /// Its calls in order.
     pub calls: Vec<Call>,
     /// Whether anything was allowed, escalated or answered from the record.

@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolgate_core::event::ApprovalVerb;
+use toolgate_core::explain::Consensus;
 use toolgate_core::id::Sha256Digest;
 use toolgate_core::input::{ApprovalDecision, GrantAsked};
 use toolgate_core::json::Json;
 use toolgate_core::revocable;
-use toolgate_core::session::Session;
+use toolgate_core::session::{Phase, Session};
 use toolgate_store::{ApprovalBody, ApprovalRow, ApprovalStatus};
 use utoipa::ToSchema;
 
 use super::event::venue_word;
+use super::explain::ConsensusView;
 use super::{RawJson, time_text};
 use crate::error::ApiError;
 use crate::sessions::Snapshot;
@@ -119,6 +121,9 @@ pub struct ApprovalView {
     pub decision: Option<&'static str>,
     /// The approver's words.
     pub message: Option<String>,
+    /// How the ballots of the step added up, while the step goes on; absent where there was no vote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vote: Option<ConsensusView>,
     /// Different people that must approve.
     pub approvers: u32,
     /// Who has approved so far.
@@ -153,11 +158,19 @@ impl ApprovalView {
             digest: body.digest.to_string(),
             decision: body.answer.map(ApprovalVerb::code),
             message: body.message.clone(),
+            vote: vote(row, &snapshot.state),
             approvers: body.approvers,
             approved_by: body.approved_by.iter().map(ToString::to_string).collect(),
             covers: COVERS,
         }
     }
+}
+
+/// The vote that led to the call.
+fn vote(row: &ApprovalRow, session: &Session) -> Option<ConsensusView> {
+    let Phase::Acting(step) = &session.active_run()?.phase else { return None };
+    let vote = step.vote.as_ref().filter(|_| session.call(&row.call).is_some())?;
+    Some(ConsensusView::from(&Consensus::from(&**vote)))
 }
 
 /// What was decided: safe to keep and to show.
