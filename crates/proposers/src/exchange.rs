@@ -1,7 +1,7 @@
 //! One question to one model: waits for a free place, sends, repeats what is worth repeating, all within the model's
 //! time. What is not here: what the answer means.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::answer::{Answer, Unread};
 use crate::breaker::Breaker;
-use crate::delta::{Delta, DeltaSink};
+use crate::delta::{Cleaner, Delta, DeltaSink};
 use crate::gate::Gate;
 use crate::http::{Advice, Failure, Request, Transport, endpoint};
 use crate::quote;
@@ -155,12 +155,17 @@ impl Exchange {
             return (give_up, Err(left_alone(left)));
         }
         is_out.store(true, Ordering::Relaxed);
+        let cleaner = Mutex::new(Cleaner::new(request.key));
         let watch = |delta: Delta| {
             if let Some(sink) = asker.deltas {
-                sink.delta(delta.scrubbed(request.key));
+                let shown = cleaner.lock().unwrap_or_else(PoisonError::into_inner).push(delta);
+                shown.into_iter().for_each(|delta| sink.delta(delta));
             }
         };
         let (advice, answer) = self.transport.post(request, &watch).await;
+        if let Some(sink) = asker.deltas.filter(|_| answer.is_ok()) {
+            cleaner.into_inner().unwrap_or_else(PoisonError::into_inner).finish().for_each(|delta| sink.delta(delta));
+        }
         let failed = answer.as_ref().is_err_and(Unread::is_transient);
         self.breaker.count(self.def.breaker, failed);
         (advice, answer)

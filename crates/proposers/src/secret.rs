@@ -22,9 +22,20 @@ impl SecretSource for EnvSecrets {
 }
 
 /// What stands where a key was.
-const HIDDEN: &str = "[secret]";
+pub(crate) const HIDDEN: &str = "[secret]";
 /// Shorter keys are not cut out of answers, where they would hit ordinary text; details are always scrubbed.
-const MIN_IN_BODY: usize = 8;
+pub(crate) const MIN_IN_BODY: usize = 8;
+
+/// A key as it is, and as JSON may write it; none for one that is too short to be told from ordinary text.
+pub(crate) fn spellings(key: &SecretString) -> Vec<SecretString> {
+    let key = key.expose_secret();
+    if key.len() < MIN_IN_BODY {
+        return Vec::new();
+    }
+    let escaped = key.replace('/', "\\/");
+    let escaped = (escaped != key).then_some(escaped);
+    std::iter::once(key.to_owned()).chain(escaped).map(SecretString::from).collect()
+}
 
 /// Removes a key from a text that people or models may see.
 pub(crate) fn scrub_text(text: &str, key: Option<&SecretString>) -> String {

@@ -28,7 +28,7 @@ use crate::hooks::HttpHooks;
 use crate::http::{ServeOptions, serve};
 use crate::local::{Local, LocalError};
 use crate::protocol::{PROTOCOL, are_compatible};
-use crate::sessions::{Bundles, Deps, Nodes, Sessions};
+use crate::sessions::{Bundles, Deltas, Deps, Nodes, Sessions};
 use crate::sweep::Sweeper;
 use crate::tools::{HttpRunner, Tools};
 
@@ -121,6 +121,7 @@ impl Node {
             node,
             master: local.master.clone(),
             models: Proposers::new()?,
+            deltas: Deltas::default(),
             tools: Arc::new(Tools::new(runner)),
             hooks: Arc::new(hooks),
             bundles: Bundles::default(),

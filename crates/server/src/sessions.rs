@@ -30,6 +30,7 @@ mod ask;
 mod attached;
 mod beside;
 mod bundles;
+mod deltas;
 mod deps;
 mod effects;
 mod elsewhere;
@@ -51,6 +52,7 @@ mod setbacks;
 mod verify;
 
 pub use bundles::Bundles;
+pub use deltas::{Deltas, Piece, Shown, Watcher};
 pub use deps::{Deps, SessionSettings};
 pub use heads::{Follow, Head, More};
 pub use live::Live;
@@ -425,6 +427,12 @@ impl Sessions {
         let key = SessionKey { tenant: tenant.clone(), session };
         let head = self.head_of(&key).await?;
         Ok(self.registry.follow(&key, head))
+    }
+
+    /// Shows pieces of the answers that models give in a session of this tenant, as far as this node asks them.
+    #[must_use]
+    pub fn deltas(&self, tenant: &TenantId, session: SessionId) -> Watcher {
+        self.deps.deltas.watch(SessionKey { tenant: tenant.clone(), session })
     }
 
     /// Events after `after_seq` for somebody who follows, oldest first, at most `limit`.

@@ -13,6 +13,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 pub mod approval;
 pub mod call;
+pub mod delta;
 pub mod event;
 pub mod explain;
 pub mod frame;

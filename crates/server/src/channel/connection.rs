@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub(super) capabilities: BTreeSet<Capability>,
     /// The client only watches.
     pub(super) observe: bool,
+    /// The client wants pieces of answers.
+    pub(super) deltas: bool,
     pub(super) outbox: Outbox,
     pub(super) exit: Exit,
     pub(super) place: Place,
@@ -205,6 +207,7 @@ async fn greet(
         client: hello.client_id.clone(),
         capabilities: hello.capabilities.clone(),
         observe: hello.observe,
+        deltas: hello.deltas,
         outbox: outbox.clone(),
         exit: exit.clone(),
         place,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use toolgate_core::event::{EndCause, Event, Recorded};
 use toolgate_core::id::SessionId;
 use toolgate_core::input::Reporter;
@@ -12,7 +13,7 @@ use super::connection::Connection;
 use super::outbox::Ended;
 use crate::caller::Scope;
 use crate::error::ApiError;
-use crate::sessions::{Follow, Live, More};
+use crate::sessions::{Follow, Live, More, Piece, Watcher};
 use crate::wire::RawJson;
 use crate::wire::event::EventView;
 use crate::wire::frame::{CallSettled, FinalOutput, ServerFrame, StreamEvent};
@@ -38,18 +39,26 @@ pub(super) struct Followed {
 /// Follows until the connection ends or the session cannot be read any more.
 pub(super) async fn follow(connection: Arc<Connection>, mut followed: Followed) -> Result<(), Ended> {
     let mut retry = RETRY_FIRST;
+    let wanted = connection.deltas && connection.may(Scope::SessionsRead);
+    let mut deltas = wanted.then(|| connection.app.sessions().deltas(&connection.caller.tenant, followed.session));
     loop {
         let (tenant, session) = (&connection.caller.tenant, followed.session);
         let sessions = connection.app.sessions();
         match sessions.next_events(&mut followed.follow, tenant, session, followed.cursor, PAGE).await {
             Ok(page) => {
                 retry = RETRY_FIRST;
+                if !page.is_empty() {
+                    // The pieces of an answer came before it was recorded.
+                    while let Some(piece) = deltas.as_mut().and_then(Watcher::waiting) {
+                        show(&connection, &piece);
+                    }
+                }
                 for live in &page {
                     deliver(&connection, &followed, live).await?;
                     followed.cursor = live.recorded.seq;
                 }
                 if page.is_empty() {
-                    more(&connection, &mut followed).await;
+                    more(&connection, &mut followed, deltas.as_mut()).await;
                 }
             }
             Err(failure) => {
@@ -64,15 +73,33 @@ pub(super) async fn follow(connection: Arc<Connection>, mut followed: Followed) 
     }
 }
 
-/// Waits until there may be more.
-async fn more(connection: &Connection, followed: &mut Followed) {
-    let poll = connection.channel.settings().poll;
-    if followed.follow.more(poll).await == More::Gone {
+/// Waits until there may be more, and shows pieces of answers meanwhile.
+async fn more(connection: &Connection, followed: &mut Followed, mut deltas: Option<&mut Watcher>) {
+    let until = Instant::now() + connection.channel.settings().poll;
+    let more = loop {
+        let next = async {
+            match &mut deltas {
+                Some(watcher) => watcher.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            more = followed.follow.more(until.saturating_duration_since(Instant::now())) => break more,
+            piece = next => show(connection, &piece),
+        }
+    };
+    if more == More::Gone {
         tokio::time::sleep(RETRY_FIRST).await;
         if let Ok(follow) = connection.app.sessions().follow(&connection.caller.tenant, followed.session).await {
             followed.follow = follow;
         }
     }
+}
+
+/// Shows a piece of an answer, if there is room.
+fn show(connection: &Connection, piece: &Piece) {
+    connection.outbox.if_room(&ServerFrame::ModelDelta(piece.into()));
 }
 
 async fn deliver(connection: &Connection, followed: &Followed, live: &Live) -> Result<(), Ended> {

@@ -79,6 +79,9 @@ impl Driver {
         if hello.capabilities != connection.capabilities || hello.observe != connection.observe {
             return Err(ApiError::invalid("/capabilities", "connect again to change what the client can do"));
         }
+        if hello.deltas != connection.deltas {
+            return Err(ApiError::invalid("/deltas", "connect again to change what the client is shown"));
+        }
         Ok(())
     }
 

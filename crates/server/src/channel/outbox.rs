@@ -63,10 +63,12 @@ impl Outbox {
         self.bulk.send(text).await.map_err(|_| Ended)
     }
 
-    /// Sends what may get lost, if there is room.
+    /// Sends what may get lost, if there is room. It must not stand in the way of an event.
     pub(super) fn if_room(&self, frame: &ServerFrame) {
-        // Progress is worth nothing later.
-        let _ = self.bulk.try_send(frame.text().into());
+        if self.bulk.capacity() > self.bulk.max_capacity() / 2 {
+            // Progress is worth nothing later.
+            let _ = self.bulk.try_send(frame.text().into());
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::http::headers::{EventForm, event_form, last_event_id};
 use crate::http::probe::noting;
 use crate::http::wait::moved;
 use crate::openapi::{NotAcceptable, TooMany};
+use crate::wire::delta::DeltaLine;
 use crate::wire::event::EventView;
 
 /// Events of a page when the caller names no number.
@@ -42,6 +43,8 @@ pub struct EventQuery {
     wait: Option<u64>,
     /// With a stream: `false` ends it at the last event instead of going on.
     follow: Option<bool>,
+    /// With a stream: `true` also shows pieces of models' answers while they come, as `model_delta`.
+    deltas: Option<bool>,
 }
 
 /// A page of events, oldest first.
@@ -55,6 +58,17 @@ pub struct EventPage {
     pub head_seq: u64,
 }
 
+/// A line of a stream.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used: events are written once for all who read them")]
+pub enum StreamLine {
+    /// An event.
+    Event(EventView),
+    /// A piece of an answer, where `deltas=true`.
+    Delta(DeltaLine),
+}
+
 /// Read or follow events
 ///
 /// `seq` grows by one from 1, never changes, and is the cursor of every form. By `Accept`: `application/json` gives a
@@ -62,6 +76,10 @@ pub struct EventPage {
 /// `session_closed` has been sent. A stream that starts where nothing can follow answers 204, which stops an
 /// EventSource. Comments and empty lines keep a stream alive and must be ignored; `event: closing` announces that the
 /// server stops and after how many milliseconds to come back.
+///
+/// `deltas=true` puts pieces of answers between the events of a stream: `model_delta`, without `seq` and without SSE `id`.
+/// They are not recorded, may get lost, and come from the node that asks the model alone; `ballot_received` has the answer
+/// that counts.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/events", operation_id = "list_events", tag = "events",
     params(("id" = String, Path, description = "The session"), EventQuery,
@@ -69,8 +87,8 @@ pub struct EventPage {
     responses(
         (status = 200, description = "Events", content(
             (EventPage = "application/json"),
-            (EventView = "application/x-ndjson"),
-            (EventView = "text/event-stream"),
+            (StreamLine = "application/x-ndjson"),
+            (StreamLine = "text/event-stream"),
         )),
         (status = 204, description = "The session is closed, and nothing is left"),
         (status = 406, response = NotAcceptable), (status = 429, response = TooMany),
@@ -86,7 +104,11 @@ pub async fn list_events(
     let caller = auth.with_any(&[Scope::SessionsRead, Scope::AuditRead])?;
     let form = event_form(&headers)?;
     let after = last_event_id(&headers)?.or(query.after_seq).unwrap_or(0);
+    let deltas = query.deltas.unwrap_or(false);
     if form == EventForm::Page {
+        if deltas {
+            return Err(ApiError::invalid("/deltas", "a page has no pieces of answers; accept a stream"));
+        }
         return page(&app, &caller, id, after, &query).await.map(IntoResponse::into_response);
     }
     let snapshot = app.sessions().snapshot(&caller.tenant, id).await;
@@ -95,7 +117,7 @@ pub async fn list_events(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let follow = query.follow.unwrap_or(true);
-    stream::open(app, caller, stream::Wanted { session: id, after, form, follow }).await
+    stream::open(app, caller, stream::Wanted { session: id, after, form, follow, deltas }).await
 }
 
 async fn page(

@@ -2,8 +2,10 @@
 //! form (`routes::events`).
 //!
 //! The log is read from a place onwards, again and again; the watched head only says when. A queue of fixed length
-//! stands between reader and socket: who reads too slowly is cut off and resumes by the last id.
+//! stands between reader and socket: who reads too slowly is cut off and resumes by the last id. Pieces of models' answers
+//! go between the events where somebody asked for them, and are dropped as soon as the queue is half full.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -19,7 +21,8 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::headers::EventForm;
-use crate::sessions::{Follow, Live, More};
+use crate::sessions::{Follow, Live, More, Piece, Watcher};
+use crate::wire::delta::DeltaLine;
 use crate::wire::event::EventView;
 
 /// Frames between reader and socket.
@@ -39,17 +42,21 @@ pub(super) struct Wanted {
     pub(super) form: EventForm,
     /// Go on after the last event.
     pub(super) follow: bool,
+    /// Show pieces of answers as well.
+    pub(super) deltas: bool,
 }
 
 /// Starts the stream, if there is a place for it.
 pub(super) async fn open(app: App, caller: Caller, wanted: Wanted) -> Result<Response, ApiError> {
-    let place = std::sync::Arc::clone(app.streams()).try_acquire_owned().map_err(|_| {
+    let place = Arc::clone(app.streams()).try_acquire_owned().map_err(|_| {
         ApiError::new(ErrorCode::TooManyStreams, "this server holds as many streams as it may; try again")
     })?;
     // Watched before anything is read, so that nothing falls between.
     let follow = app.sessions().follow(&caller.tenant, wanted.session).await?;
+    let deltas = wanted.deltas.then(|| app.sessions().deltas(&caller.tenant, wanted.session));
     let (frames, queue) = mpsc::channel::<Bytes>(QUEUE);
-    let feed = Feed { app, caller, wanted, follow, frames };
+    let now = Instant::now();
+    let feed = Feed { app, caller, wanted, follow, deltas, frames, quiet_since: now, checked: now };
     tokio::spawn(feed.run(place));
     let body = Body::from_stream(unfold(queue, |mut queue| async move {
         let frame = queue.recv().await?;
@@ -84,7 +91,12 @@ struct Feed {
     caller: Caller,
     wanted: Wanted,
     follow: Follow,
+    deltas: Option<Watcher>,
     frames: mpsc::Sender<Bytes>,
+    /// When something was sent last.
+    quiet_since: Instant,
+    /// When the credential was looked at last.
+    checked: Instant,
 }
 
 impl Feed {
@@ -107,7 +119,6 @@ impl Feed {
             return End::Reader;
         }
         let mut after = self.wanted.after;
-        let mut quiet_since = Instant::now();
         loop {
             let (sessions, tenant, session) = (self.app.sessions(), &self.caller.tenant, self.wanted.session);
             let read = sessions.next_events(&mut self.follow, tenant, session, after, BATCH).await;
@@ -115,12 +126,18 @@ impl Feed {
                 Ok(events) => events,
                 Err(failure) => return End::Failed(failure.into()),
             };
+            if !events.is_empty() {
+                // The pieces of an answer came before it was recorded.
+                while let Some(piece) = self.deltas.as_mut().and_then(Watcher::waiting) {
+                    self.show(&piece);
+                }
+            }
             for live in &events {
-                if !self.send(self.frame(live)).await {
+                let frame = self.frame(live);
+                if !self.send(frame).await {
                     return End::Reader;
                 }
                 after = live.recorded.seq;
-                quiet_since = Instant::now();
             }
             if events.iter().any(|live| matches!(live.recorded.event, Event::SessionClosed(_))) {
                 // Late refusals may still be recorded, but nothing that anybody waits for.
@@ -132,48 +149,74 @@ impl Feed {
             if !self.wanted.follow {
                 return End::Over;
             }
-            if let Some(end) = self.pause(&mut quiet_since).await {
+            if let Some(end) = self.pause().await {
                 return end;
             }
         }
     }
 
-    /// Waits until the log may have moved, keeps the connection alive, and looks whether the credential is still good.
-    async fn pause(&mut self, quiet_since: &mut Instant) -> Option<End> {
-        let keep_alive = *quiet_since + self.app.limits().keep_alive;
-        let look = Instant::now() + LOOK_AGAIN;
-        tokio::select! {
-            biased;
-            () = self.app.stopping().cancelled() => return Some(End::Stopping),
-            () = self.frames.closed() => return Some(End::Reader),
-            more = self.follow.more(keep_alive.min(look).saturating_duration_since(Instant::now())) => match more {
-                More::Perhaps => return None,
-                More::Gone => {
-                    // The owner unloaded the session; follow it anew, though not in a tight loop.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    match self.app.sessions().follow(&self.caller.tenant, self.wanted.session).await {
-                        Ok(follow) => self.follow = follow,
-                        Err(failure) => return Some(End::Failed(failure.into())),
+    /// Waits until the log may have moved, shows pieces, keeps the connection alive, and looks whether the credential is still
+    /// good.
+    async fn pause(&mut self) -> Option<End> {
+        loop {
+            let keep_alive = self.quiet_since + self.app.limits().keep_alive;
+            let until = keep_alive.min(self.checked + LOOK_AGAIN).max(Instant::now());
+            let looked = tokio::select! {
+                biased;
+                () = self.app.stopping().cancelled() => return Some(End::Stopping),
+                () = self.frames.closed() => return Some(End::Reader),
+                more = self.follow.more(until.saturating_duration_since(Instant::now())) => match more {
+                    More::Perhaps => return None,
+                    More::Gone => {
+                        // The owner unloaded the session; follow it anew, though not in a tight loop.
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        match self.app.sessions().follow(&self.caller.tenant, self.wanted.session).await {
+                            Ok(follow) => self.follow = follow,
+                            Err(failure) => return Some(End::Failed(failure.into())),
+                        }
+                        return None;
                     }
-                    return None;
+                    More::NotYet => true,
+                },
+                piece = next(self.deltas.as_mut()) => {
+                    self.show(&piece);
+                    false
                 }
-                More::NotYet => {}
-            },
-        }
-        if let Err(error) = self.app.auth().recheck(&self.caller.credential).await {
-            return Some(End::Failed(error.into()));
-        }
-        if Instant::now() >= keep_alive {
-            *quiet_since = Instant::now();
-            let alive = match self.wanted.form {
-                EventForm::Sse => ": keep-alive\n\n",
-                EventForm::Lines | EventForm::Page => "\n",
             };
-            if !self.send(Bytes::from_static(alive.as_bytes())).await {
-                return Some(End::Reader);
+            if Instant::now() >= self.checked + LOOK_AGAIN {
+                if let Err(error) = self.app.auth().recheck(&self.caller.credential).await {
+                    return Some(End::Failed(error.into()));
+                }
+                self.checked = Instant::now();
+            }
+            if Instant::now() >= keep_alive {
+                let alive = match self.wanted.form {
+                    EventForm::Sse => ": keep-alive\n\n",
+                    EventForm::Lines | EventForm::Page => "\n",
+                };
+                if !self.send(Bytes::from_static(alive.as_bytes())).await {
+                    return Some(End::Reader);
+                }
+            }
+            if looked {
+                return None;
             }
         }
-        None
+    }
+
+    /// Shows a piece of an answer if there is room: it must not stand in the way of an event.
+    fn show(&self, piece: &Piece) {
+        if self.frames.capacity() <= QUEUE / 2 {
+            return;
+        }
+        // As with events, nothing in it can fail to be written.
+        let json = serde_json::to_string(&DeltaLine::ModelDelta(piece.into())).unwrap_or_default();
+        let frame = match self.wanted.form {
+            // Without an id: a reader that comes back goes on after the last event.
+            EventForm::Sse => format!("event: model_delta\ndata: {json}\n\n"),
+            EventForm::Lines | EventForm::Page => format!("{json}\n"),
+        };
+        let _ = self.frames.try_send(frame.into());
     }
 
     fn frame(&self, live: &Live) -> Bytes {
@@ -191,8 +234,18 @@ impl Feed {
     }
 
     /// Puts a frame into the queue; `false` when the reader is gone, or did not take anything for too long.
-    async fn send(&self, frame: Bytes) -> bool {
+    async fn send(&mut self, frame: Bytes) -> bool {
         let patience = self.app.limits().slow_reader;
-        self.frames.send_timeout(frame, patience).await.is_ok()
+        let sent = self.frames.send_timeout(frame, patience).await.is_ok();
+        self.quiet_since = Instant::now();
+        sent
+    }
+}
+
+/// The next piece; none comes where nobody asked for any.
+async fn next(deltas: Option<&mut Watcher>) -> Arc<Piece> {
+    match deltas {
+        Some(watcher) => watcher.next().await,
+        None => std::future::pending().await,
     }
 }

@@ -11,8 +11,9 @@ use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, S
 use toolgate_core::proposal::{Ballot, BallotVerdict, Proposal, ProviderFailure, Usage};
 use toolgate_core::session::Session;
 use toolgate_core::{digest, transcript};
-use toolgate_proposers::Proposer;
+use toolgate_proposers::{DeltaSink, Proposer};
 use toolgate_proposers::classifier::{ClassifyAsk, ClassifyFailure};
+use toolgate_store::SessionKey;
 
 use super::deps::Deps;
 use crate::crash;
@@ -27,10 +28,15 @@ pub(super) fn proposal(
 ) -> impl Future<Output = Ballot> + Send + 'static {
     let ask = transcript::ask(state, bundle, seat.ballot);
     let proposer = bundle.model(model).map(|def| proposer(deps, state, bundle, def));
+    let key = state.opened.as_ref().map(|opened| SessionKey { tenant: opened.tenant.clone(), session: state.id });
+    let sink = key.map(|key| deps.deltas.sink(key, seat, bundle));
     async move {
         crash::point("K2");
         match proposer {
-            Some(proposer) => proposer.propose(&ask, place(seat)).await,
+            Some(proposer) => {
+                let sink = sink.as_ref().map(|sink| -> &dyn DeltaSink { sink });
+                proposer.propose_watched(&ask, place(seat), sink).await
+            }
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
         }
     }

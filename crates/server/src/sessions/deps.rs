@@ -8,6 +8,7 @@ use toolgate_proposers::Proposers;
 use toolgate_store::{Lanes, MasterKey, NodeIdentity, Store};
 
 use super::bundles::Bundles;
+use super::deltas::Deltas;
 use super::nodes::Nodes;
 use crate::clock::SharedClock;
 use crate::hooks::HookCaller;
@@ -28,6 +29,8 @@ pub struct Deps {
     pub master: MasterKey,
     /// The model adapters.
     pub models: Proposers,
+    /// Who sees pieces of their answers.
+    pub deltas: Deltas,
     /// Runs server tools.
     pub tools: Arc<dyn ToolRunner>,
     /// Asks admission hooks.

@@ -21,6 +21,8 @@ pub use server::{
     Welcome,
 };
 
+pub use super::delta::ModelDelta;
+
 /// The subprotocol a client must offer.
 pub const SUBPROTOCOL: &str = "toolgate.v1";
 /// The version of the frames; repeated in `Hello` and `Welcome`.
@@ -64,6 +66,8 @@ pub enum ServerFrame {
     CallProgress(CallProgress),
     /// An event of a session's log.
     StreamEvent(Box<StreamEvent>),
+    /// A piece of an answer while a model gives it; not stored. Sent where `Hello` asked for it.
+    ModelDelta(ModelDelta),
     /// A run is over.
     FinalOutput(FinalOutput),
     /// The server is about to close the connection.

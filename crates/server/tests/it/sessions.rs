@@ -18,7 +18,7 @@ use toolgate_proposers::Proposers;
 use toolgate_server::caller::Caller;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
 use toolgate_server::sessions::{
-    Bundles, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission, VerifyFault,
+    Bundles, Deltas, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission, VerifyFault,
 };
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
 use toolgate_store::{
@@ -111,6 +111,7 @@ async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: Sessi
             .unwrap(),
         ),
         models: Proposers::new().unwrap(),
+        deltas: Deltas::default(),
         tools: Arc::new(Tools::new(
             HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::new(SystemClock))
                 .unwrap(),

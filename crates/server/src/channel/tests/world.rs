@@ -21,7 +21,7 @@ use crate::auth::{KeyRequest, Pepper, mint};
 use crate::caller::Scope;
 use crate::channel::{Channel, ChannelSettings, pump};
 use crate::clock::{Clock, SystemClock};
-use crate::sessions::{Bundles, Deps, Nodes, SessionSettings, Sessions};
+use crate::sessions::{Bundles, Deltas, Deps, Nodes, SessionSettings, Sessions};
 use crate::tools::{AddressPolicy, HttpRunner, Tools};
 
 /// Everything that is waited for comes within this time, or the test fails.
@@ -103,6 +103,7 @@ impl World {
                 .unwrap(),
             ),
             models: Proposers::new().unwrap(),
+            deltas: Deltas::default(),
             tools: Arc::new(Tools::new(http)),
             bundles: Bundles::default(),
             nodes: Nodes::default(),

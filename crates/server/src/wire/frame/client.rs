@@ -30,6 +30,9 @@ pub struct Hello {
     /// Only watch: approved calls are not offered to this client.
     #[serde(default)]
     pub observe: bool,
+    /// Also show pieces of models' answers while they come, of all sessions that this connection follows.
+    #[serde(default)]
+    pub deltas: bool,
     /// Sessions to follow, at most 256.
     #[serde(default)]
     #[schemars(length(max = 256))]

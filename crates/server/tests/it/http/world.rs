@@ -18,7 +18,7 @@ use toolgate_server::auth::{KeyRequest, Pepper, mint};
 use toolgate_server::caller::Scope;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
 use toolgate_server::router::router;
-use toolgate_server::sessions::{Bundles, Deps, Nodes, SessionSettings, Sessions};
+use toolgate_server::sessions::{Bundles, Deltas, Deps, Nodes, SessionSettings, Sessions};
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
 use toolgate_store::{Cluster as _, MasterKey, MemoryStore, NodeId, NodeStart, Registry as _};
 use tower::ServiceExt as _;
@@ -118,6 +118,7 @@ impl World {
                 .unwrap(),
             ),
             models: Proposers::new().unwrap(),
+            deltas: Deltas::default(),
             tools: Arc::new(Tools::new(runner.unwrap())),
             bundles: Bundles::default(),
             nodes: Nodes::default(),
