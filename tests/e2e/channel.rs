@@ -63,10 +63,26 @@ impl Socket {
     }
 
     pub(super) async fn hello(server: &TestServer, client: &str, sessions: Value) -> Self {
+        Self::greet(server, json!({"type": "Hello", "protocol": 1, "client_id": client, "sessions": sessions})).await
+    }
+
+    /// Says hello like this.
+    pub(super) async fn greet(server: &TestServer, hello: Value) -> Self {
         let mut socket = Self::open(server).await;
-        socket.send(json!({"type": "Hello", "protocol": 1, "client_id": client, "sessions": sessions})).await;
+        socket.send(hello).await;
         socket.until("Welcome").await;
         socket
+    }
+
+    /// The next frame.
+    pub(super) async fn next(&mut self) -> Value {
+        loop {
+            match self.message().await {
+                Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => panic!("waited for a frame, but {other:?}"),
+            }
+        }
     }
 
     pub(super) async fn send(&mut self, frame: Value) {
@@ -79,15 +95,9 @@ impl Socket {
 
     pub(super) async fn until(&mut self, kind: &str) -> Value {
         loop {
-            match self.message().await {
-                Some(Ok(Message::Text(text))) => {
-                    let frame: Value = serde_json::from_str(&text).unwrap();
-                    if frame["type"] == kind {
-                        return frame;
-                    }
-                }
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                other => panic!("waited for {kind}, but {other:?}"),
+            let frame = self.next().await;
+            if frame["type"] == kind {
+                return frame;
             }
         }
     }

@@ -55,6 +55,7 @@ impl TestServer {
     async fn launch(&mut self) {
         let overrides = [
             ("server.bind", "127.0.0.1:0".to_owned()),
+            ("server.metrics_bind", "127.0.0.1:0".to_owned()),
             ("storage.data_dir", self.dir.path().join("data").display().to_string()),
             ("storage.database_url", self.database_url.clone()),
             // The test cluster runs without fsync; crash tests start their own server.
@@ -97,6 +98,15 @@ impl TestServer {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.node().addr)
+    }
+
+    /// The figures for operators, as text.
+    pub async fn metrics(&self) -> String {
+        let addr = self.node().metrics_addr.expect("the figures are served");
+        let answer = reqwest::get(format!("http://{addr}/metrics")).await.expect("the figures");
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+        answer.text().await.expect("text")
     }
 
     /// The first key, with every scope.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 /// What the endpoint does once it has read a request.
 #[derive(Debug, Clone)]
@@ -14,6 +15,8 @@ pub enum Wild {
     Bytes(Vec<u8>),
     /// Writes these bytes, then keeps the connection open for ever.
     Hang(Vec<u8>),
+    /// Writes each of these once the test has allowed it, then closes.
+    Steps(Vec<Vec<u8>>, Arc<Semaphore>),
 }
 
 impl Wild {
@@ -32,6 +35,24 @@ impl Wild {
         }
         head.push_str("\r\n");
         Self::Bytes([head.as_bytes(), body].concat())
+    }
+
+    /// A chat completion whose text comes in these pieces, each once the test has allowed it: as many permits as pieces, and
+    /// one for the end. Without an end the connection breaks off before the answer is complete.
+    #[must_use]
+    pub fn stream(pieces: &[&str], ends: bool, go: &Arc<Semaphore>) -> Self {
+        let chunk = |delta: Value, finish: Value| {
+            let chunk = json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+            format!("data: {chunk}\n\n").into_bytes()
+        };
+        let mut steps: Vec<Vec<u8>> = pieces.iter().map(|text| chunk(json!({"content": text}), Value::Null)).collect();
+        let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        if let Some(first) = steps.first_mut() {
+            first.splice(0..0, head.iter().copied());
+        }
+        let end = [chunk(json!({}), json!("stop")), b"data: [DONE]\n\n".to_vec()].concat();
+        steps.push(if ends { end } else { Vec::new() });
+        Self::Steps(steps, Arc::clone(go))
     }
 
     /// A well-formed completion.
@@ -74,6 +95,16 @@ impl WildModel {
                     Wild::Hang(bytes) => {
                         let _ = socket.write_all(bytes).await;
                         open.push(socket);
+                    }
+                    Wild::Steps(steps, go) => {
+                        let (steps, go) = (steps.clone(), Arc::clone(go));
+                        tokio::spawn(async move {
+                            for step in steps {
+                                go.acquire().await.expect("never closed").forget();
+                                let _ = socket.write_all(&step).await;
+                            }
+                            let _ = socket.shutdown().await;
+                        });
                     }
                 }
             }

@@ -72,6 +72,9 @@ impl Serve {
         let drain = Duration::from_millis(settings.server.drain_ms);
         let node = Node::start(&settings).await?;
         output::line(&format!("listening on http://{}", node.addr));
+        if let Some(addr) = node.metrics_addr {
+            output::line(&format!("metrics on http://{addr}/metrics"));
+        }
         if let Some(key) = &node.first_key {
             output::line(&format!("first API key (tenant `default`, shown only now): {}", key.expose_secret()));
         }

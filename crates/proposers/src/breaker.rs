@@ -19,7 +19,22 @@ struct State {
     open_until: Option<Instant>,
 }
 
+/// Providers by the state of their breaker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BreakerStates {
+    /// Left alone at the moment.
+    pub open: usize,
+    /// Asked as ever.
+    pub closed: usize,
+}
+
 impl Breaker {
+    /// Whether the provider is left alone at the moment.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.open_until.is_some_and(|until| until > Instant::now())
+    }
+
     /// Whether a request may go out; else how long the provider is still left alone. The first request after that time
     /// tries the provider, and the others go on waiting: if it is given up, the next try comes as much later.
     pub(crate) fn check(&self, settings: Option<Settings>) -> Result<(), Duration> {

@@ -87,7 +87,8 @@ impl Cleaner {
                 return Some(Delta::Discarded);
             }
         };
-        let mut text = self.clean(self.held.remove(&strand).unwrap_or_default() + &text);
+        let whole = self.held.remove(&strand).unwrap_or_default() + &text;
+        let mut text = self.clean(whole);
         let begun = self.patterns.iter().map(|pattern| begun(&text, pattern.expose_secret())).max().unwrap_or_default();
         let held = text.split_off(text.len() - begun);
         if !held.is_empty() {

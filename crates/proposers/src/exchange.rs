@@ -1,8 +1,8 @@
 //! One question to one model: waits for a free place, sends, repeats what is worth repeating, all within the model's
 //! time. What is not here: what the answer means.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::answer::{Answer, Unread};
 use crate::breaker::Breaker;
 use crate::delta::{Cleaner, Delta, DeltaSink};
 use crate::gate::Gate;
-use crate::http::{Advice, Failure, Request, Transport, endpoint};
+use crate::http::{Advice, Failure, Request, Transport, Waits, endpoint};
 use crate::quote;
 use crate::secret::{SecretSource, scrub_text};
 use crate::wire::Wire;
@@ -32,7 +32,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::fro
 /// The way to one model, shared by all who ask it.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    transport: Transport,
+    transport: Result<Transport, Failure>,
     secrets: Arc<dyn SecretSource>,
     def: ModelDef,
     url: Result<Arc<Url>, Failure>,
@@ -65,7 +65,7 @@ pub(crate) struct Asker<'a> {
 
 impl Exchange {
     pub(crate) fn new(
-        transport: Transport,
+        transport: Result<Transport, Failure>,
         secrets: Arc<dyn SecretSource>,
         def: ModelDef,
         breaker: Arc<Breaker>,
@@ -83,11 +83,14 @@ impl Exchange {
     /// Sends a body and gives what the last attempt brought. Takes at most the model's `timeout_ms`, waiting included; no
     /// text in it holds the API key.
     pub(crate) async fn run(&self, body: &Bytes, asker: Asker<'_>) -> Told {
-        let (key, url) = match self.key().and_then(|key| Ok((key, self.url.clone()?))) {
+        let ready = || -> Result<_, Failure> {
+            Ok((self.key()?, self.url.clone()?, self.transport.as_ref().map_err(Clone::clone)?))
+        };
+        let (key, url, transport) = match ready() {
             Ok(found) => found,
             Err(failure) => return failure.into(),
         };
-        let deadline = Instant::now() + Duration::from_millis(self.def.timeout_ms.min(MAX_TIMEOUT_MS));
+        let deadline = Instant::now() + total(&self.def);
         let wire = Wire::of(self.def.provider);
         let usual = if wire == Wire::Messages { Auth::XApiKey } else { Auth::Bearer };
         let request = Request {
@@ -96,9 +99,9 @@ impl Exchange {
             auth: self.def.auth.unwrap_or(usual),
             key: key.as_ref(),
             body,
-            first_byte: self.def.first_byte_timeout_ms.map(Duration::from_millis),
+            waits: waits(&self.def),
         };
-        let mut told = self.attempts(request, asker, deadline).await;
+        let mut told = self.attempts((transport, request), asker, deadline).await;
         if let Some(key) = &key {
             match &mut told.answer {
                 Ok(answer) => answer.scrub(key),
@@ -108,12 +111,12 @@ impl Exchange {
         told
     }
 
-    async fn attempts(&self, request: Request<'_>, asker: Asker<'_>, deadline: Instant) -> Told {
+    async fn attempts(&self, way: (&Transport, Request<'_>), asker: Asker<'_>, deadline: Instant) -> Told {
         let mut attempt = 0;
-        let mut told = Told { answer: Err(self.out_of_time()), notes: Vec::new(), wasted: Usage::default() };
+        let mut told = Told { answer: Err(out_of_time(&self.def)), notes: Vec::new(), wasted: Usage::default() };
         loop {
             let is_out = AtomicBool::new(false);
-            let Ok((advice, answer)) = timeout_at(deadline, self.once(request, asker, &is_out)).await else {
+            let Ok((advice, answer)) = timeout_at(deadline, self.once(way, asker, &is_out)).await else {
                 if is_out.load(Ordering::Relaxed) {
                     self.breaker.count(self.def.breaker, true);
                 }
@@ -142,7 +145,7 @@ impl Exchange {
     /// attempts. `is_out` is set once the provider is really asked: waiting for a place says nothing about it.
     async fn once(
         &self,
-        request: Request<'_>,
+        (transport, request): (&Transport, Request<'_>),
         asker: Asker<'_>,
         is_out: &AtomicBool,
     ) -> (Advice, Result<Answer, Unread>) {
@@ -162,17 +165,13 @@ impl Exchange {
                 shown.into_iter().for_each(|delta| sink.delta(delta));
             }
         };
-        let (advice, answer) = self.transport.post(request, &watch).await;
+        let (advice, answer) = transport.post(request, &watch).await;
         if let Some(sink) = asker.deltas.filter(|_| answer.is_ok()) {
             cleaner.into_inner().unwrap_or_else(PoisonError::into_inner).finish().for_each(|delta| sink.delta(delta));
         }
         let failed = answer.as_ref().is_err_and(Unread::is_transient);
         self.breaker.count(self.def.breaker, failed);
         (advice, answer)
-    }
-
-    fn out_of_time(&self) -> Unread {
-        Failure::new(ProviderFailure::TimedOut, format!("no complete answer within {} ms", self.def.timeout_ms)).into()
     }
 
     fn key(&self) -> Result<Option<SecretString>, Failure> {
@@ -182,6 +181,21 @@ impl Exchange {
         };
         self.secrets.secret(name).map(Some).ok_or_else(missing)
     }
+}
+
+/// The time for one question, waiting and retries included.
+pub(crate) fn total(def: &ModelDef) -> Duration {
+    Duration::from_millis(def.timeout_ms.min(MAX_TIMEOUT_MS))
+}
+
+pub(crate) fn waits(def: &ModelDef) -> Waits {
+    let time = |ms: Option<u64>| ms.map(Duration::from_millis);
+    Waits { first_byte: time(def.first_byte_timeout_ms), idle: time(def.idle_timeout_ms) }
+}
+
+/// What is said once the time for the whole is over.
+pub(crate) fn out_of_time(def: &ModelDef) -> Unread {
+    Failure::new(ProviderFailure::TimedOut, format!("no complete answer within {} ms", def.timeout_ms)).into()
 }
 
 fn left_alone(left: Duration) -> Unread {

@@ -27,8 +27,11 @@ pub(crate) mod retry_after;
 
 /// Largest body that is read, in bytes.
 pub(crate) const MAX_BODY: usize = 2 << 20;
-/// Time for the connection alone.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Time for the connection alone, unless the definition says otherwise.
+pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+/// Why a wait was given up.
+const NO_FIRST_BYTE: &str = "no first byte within the time for it";
+const NO_FURTHER_BYTE: &str = "the answer stopped: no further byte within the time for it";
 
 /// Why no reply came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +70,47 @@ pub(crate) struct Request<'a> {
     pub(crate) key: Option<&'a SecretString>,
     /// JSON.
     pub(crate) body: &'a Bytes,
-    /// Time until the first byte of the answer.
+    pub(crate) waits: Waits,
+}
+
+/// How long to wait for bytes; the time for the whole is the caller's.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Waits {
+    /// Until the first one of the answer's body.
     pub(crate) first_byte: Option<Duration>,
+    /// Between two pieces of it.
+    pub(crate) idle: Option<Duration>,
+}
+
+/// Where the bytes of an answer come from.
+pub(crate) trait Source: Send {
+    /// The next bytes; none at the end.
+    fn piece(&mut self) -> impl Future<Output = Result<Option<impl AsRef<[u8]> + Send>, Failure>> + Send;
+}
+
+impl Source for reqwest::Response {
+    async fn piece(&mut self) -> Result<Option<impl AsRef<[u8]> + Send>, Failure> {
+        self.chunk().await.map_err(|error| transport_failure(error, "the answer broke off"))
+    }
+}
+
+/// What is known of an answer before its body.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) content_type: Option<String>,
+    /// The length that the server announces.
+    pub(crate) announced: Option<u64>,
+}
+
+/// How a body is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub(crate) wire: Wire,
+    pub(crate) key: Option<&'a SecretString>,
+    /// When the first byte has to be there.
+    pub(crate) patience: Option<Instant>,
+    pub(crate) idle: Option<Duration>,
 }
 
 /// Two clients with one configuration: addresses on this machine never go through a proxy.
@@ -79,12 +121,13 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    pub(crate) fn new() -> Result<Self, SetupError> {
+    /// Clients that give up a connection after this time.
+    pub(crate) fn new(connect: Duration) -> Result<Self, SetupError> {
         // Another part of the process may have installed one already, and any will do.
         drop(rustls::crypto::ring::default_provider().install_default());
         let client =
             |builder: reqwest::ClientBuilder| builder.build().map_err(|error| SetupError::Client(chain(&error)));
-        Ok(Self { remote: client(builder())?, local: client(builder().no_proxy())? })
+        Ok(Self { remote: client(builder(connect))?, local: client(builder(connect).no_proxy())? })
     }
 
     /// Posts JSON and reads the whole answer; pieces of a stream go to `watch` while they come. The caller bounds the time.
@@ -93,8 +136,8 @@ impl Transport {
         request: Request<'_>,
         watch: &(dyn Fn(Delta) + Sync),
     ) -> (Advice, Result<Answer, Unread>) {
-        let patience = request.first_byte.map(|time| Instant::now() + time);
-        let response = match within(patience, self.send(request)).await {
+        let patience = request.waits.first_byte.map(|time| Instant::now() + time);
+        let response = match within(patience, NO_FIRST_BYTE, self.send(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(failure)) | Err(failure) => return (Advice::default(), Err(failure.into())),
         };
@@ -103,7 +146,13 @@ impl Transport {
             retry_after: retry_after::read(|name| text(headers, name)),
             should_retry: text(headers, "x-should-retry").and_then(|value| value.parse().ok()),
         };
-        (advice, read(response, request, patience, watch).await)
+        let head = Head {
+            status: response.status().as_u16(),
+            content_type: text(headers, CONTENT_TYPE.as_str()).map(str::to_owned),
+            announced: text(headers, CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),
+        };
+        let reading = Reading { wire: request.wire, key: request.key, patience, idle: request.waits.idle };
+        (advice, read(head, response, reading, watch).await)
     }
 
     async fn send(&self, request: Request<'_>) -> Result<reqwest::Response, Failure> {
@@ -125,17 +174,16 @@ impl Transport {
     }
 }
 
-/// Waits no longer than until the first byte has to be there.
-async fn within<T>(patience: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
+/// Waits no longer than this.
+async fn within<T>(patience: Option<Instant>, late: &str, work: impl Future<Output = T>) -> Result<T, Failure> {
     let Some(until) = patience else { return Ok(work.await) };
-    let late = |_| Failure::new(ProviderFailure::TimedOut, "no first byte within the time for it");
-    timeout_at(until, work).await.map_err(late)
+    timeout_at(until, work).await.map_err(|_| Failure::new(ProviderFailure::TimedOut, late))
 }
 
-fn builder() -> reqwest::ClientBuilder {
+fn builder(connect: Duration) -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .redirect(Policy::none())
-        .connect_timeout(CONNECT)
+        .connect_timeout(connect)
         .pool_idle_timeout(Duration::from_secs(60))
         .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION")))
 }
@@ -157,31 +205,31 @@ fn secret_value(before: &str, key: &SecretString) -> Result<HeaderValue, Failure
     Ok(value)
 }
 
-async fn read(
-    mut response: reqwest::Response,
-    request: Request<'_>,
-    patience: Option<Instant>,
+/// Reads a body, within its bounds of time and size. The caller bounds the time for the whole.
+pub(crate) async fn read(
+    head: Head,
+    mut source: impl Source,
+    reading: Reading<'_>,
     watch: &(dyn Fn(Delta) + Sync),
 ) -> Result<Answer, Unread> {
-    let headers = response.headers();
-    let announced = text(headers, CONTENT_LENGTH.as_str()).and_then(|length| length.parse::<u64>().ok());
-    let kind = text(headers, CONTENT_TYPE.as_str()).map(str::to_owned);
-    let status = response.status().as_u16();
+    let Head { status, content_type: kind, announced } = head;
     let mut stream =
-        (wire::is_success(status) && wire::is_stream(kind.as_deref(), b"")).then(|| Stream::new(request.wire));
+        (wire::is_success(status) && wire::is_stream(kind.as_deref(), b"")).then(|| Stream::new(reading.wire));
     if stream.is_none() && announced.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(too_large().into());
     }
     let mut body = Vec::new();
     let mut deltas = Vec::new();
-    let mut patience = patience;
+    let mut patience = reading.patience;
     loop {
-        let chunk = match within(patience.take(), response.chunk()).await {
-            Err(failure) => return Err(failure.into()),
-            Ok(Ok(Some(chunk))) => chunk,
+        let (until, late) = match patience.take() {
+            Some(first) => (Some(first), NO_FIRST_BYTE),
+            None => (reading.idle.map(|idle| Instant::now() + idle), NO_FURTHER_BYTE),
+        };
+        let piece = match within(until, late, source.piece()).await {
+            Ok(Ok(Some(piece))) => piece,
             Ok(Ok(None)) => break,
-            Ok(Err(error)) => {
-                let failure = transport_failure(error, "the answer broke off");
+            Ok(Err(failure)) | Err(failure) => {
                 // What broke off after the end of the answer is no loss.
                 return match stream.map(Stream::finish) {
                     Some(Ok(answer)) => Ok(answer),
@@ -190,24 +238,25 @@ async fn read(
                 };
             }
         };
+        let piece = piece.as_ref();
         match &mut stream {
             Some(stream) => {
-                let goes_on = stream.push(&chunk, &mut deltas);
+                let goes_on = stream.push(piece, &mut deltas);
                 deltas.drain(..).for_each(watch);
                 if !goes_on {
                     break;
                 }
             }
-            None if body.len() + chunk.len() > MAX_BODY => return Err(too_large().into()),
-            None => body.extend_from_slice(&chunk),
+            None if body.len() + piece.len() > MAX_BODY => return Err(too_large().into()),
+            None => body.extend_from_slice(piece),
         }
     }
     match stream {
         Some(stream) => stream.finish(),
         None => {
-            let body = scrub_body(body, request.key);
-            let kind = kind.map(|kind| scrub_text(&kind, request.key));
-            wire::read(Reply { status, content_type: kind.as_deref(), body: &body }, request.wire)
+            let body = scrub_body(body, reading.key);
+            let kind = kind.map(|kind| scrub_text(&kind, reading.key));
+            wire::read(Reply { status, content_type: kind.as_deref(), body: &body }, reading.wire)
         }
     }
 }

@@ -37,6 +37,7 @@ mod turns;
 mod wire;
 
 pub use answer::Reply;
+pub use breaker::BreakerStates;
 pub use delta::{Delta, DeltaSink};
 pub use proposer::{Proposer, Proposers, Seat, SetupError};
 pub use secret::{EnvSecrets, SecretSource};

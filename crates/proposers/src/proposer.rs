@@ -4,19 +4,21 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 use toolgate_core::ask::Ask;
 use toolgate_core::bundle::model::{ModelDef, Provider};
-use toolgate_core::proposal::Ballot;
+use toolgate_core::proposal::{Ballot, ProviderFailure};
 
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, BreakerStates};
 use crate::classifier::{Classifier, ModelClassifier};
 use crate::delta::DeltaSink;
 use crate::envelope::{JsonEnvelope, ToolProtocol};
 use crate::exchange::Exchange;
-use crate::http::Transport;
+use crate::http::{CONNECT, Failure, Transport};
 use crate::model::{Model, ModelProposer};
 use crate::scripted::{ScriptedClassifier, ScriptedProposer};
 use crate::secret::{EnvSecrets, SecretSource};
@@ -70,10 +72,10 @@ struct Shared {
     transport: Transport,
     secrets: Arc<dyn SecretSource>,
     salt: [u8; 32],
-    /// Models in use, by the JSON of their definition: equal definitions share one limit.
-    models: Mutex<HashMap<String, Weak<Model>>>,
+    /// Models by the JSON of their definition: equal definitions share one limit.
+    models: Mutex<Kept<String, Model>>,
     /// What fails is a provider, not a definition.
-    breakers: Mutex<HashMap<Provided, Weak<Breaker>>>,
+    breakers: Mutex<Kept<Provided, Breaker>>,
 }
 
 /// Who provides a model: the address and the name of the key.
@@ -95,7 +97,7 @@ impl Proposers {
     pub fn with_secrets(secrets: Arc<dyn SecretSource>) -> Result<Self, SetupError> {
         let mut salt = [0_u8; 32];
         getrandom::fill(&mut salt).map_err(|_| SetupError::Randomness)?;
-        let transport = Transport::new()?;
+        let transport = Transport::new(CONNECT)?;
         let shared = Shared { transport, secrets, salt, models: Mutex::default(), breakers: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), protocol: Arc::new(JsonEnvelope) })
     }
@@ -129,6 +131,17 @@ impl Proposers {
         })
     }
 
+    /// The breakers of the providers that are in use.
+    #[must_use]
+    pub fn breakers(&self) -> BreakerStates {
+        let all = self.shared.breakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = BreakerStates::default();
+        for (breaker, _) in all.values() {
+            *(if breaker.is_open() { &mut states.open } else { &mut states.closed }) += 1;
+        }
+        states
+    }
+
     /// A classifier that asks the model of this definition.
     #[must_use]
     pub fn classifier(&self, def: &ModelDef) -> Arc<dyn Classifier> {
@@ -149,21 +162,43 @@ impl Proposers {
                 tracing::warn!(model = def.model, "this program was built without tokenizers; tokens are estimated");
             }
             let breaker = shared(&self.shared.breakers, provider, Breaker::default);
-            let (transport, secrets) = (self.shared.transport.clone(), Arc::clone(&self.shared.secrets));
-            Model::new(Exchange::new(transport, secrets, def.clone(), breaker))
+            // The time for a connection belongs to a client, so that another one needs a client of its own.
+            let transport = match def.connect_timeout_ms {
+                None => Ok(self.shared.transport.clone()),
+                Some(ms) => Transport::new(Duration::from_millis(ms))
+                    .map_err(|error| Failure::new(ProviderFailure::Misconfigured, error.to_string())),
+            };
+            Model::new(Exchange::new(transport, Arc::clone(&self.shared.secrets), def.clone(), breaker))
         };
         shared(&self.shared.models, key, make)
     }
 }
 
-/// The value of a key, made where nobody holds one.
-fn shared<K: Eq + Hash, V>(all: &Mutex<HashMap<K, Weak<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+/// Values and when they were asked for last. What a breaker and a gate know must outlive the question that taught them.
+type Kept<K, V> = HashMap<K, (Arc<V>, Instant)>;
+
+/// How long a value is kept that nobody holds: longer than a breaker stays open.
+const KEPT: Duration = Duration::from_secs(15 * 60);
+/// Values that are kept at most besides those that somebody holds.
+const MOST_KEPT: usize = 1_024;
+
+/// The value of a key, made where there is none.
+fn shared<K: Eq + Hash + Clone, V>(all: &Mutex<Kept<K, V>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+    let now = Instant::now();
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(value) = all.get(&key).and_then(Weak::upgrade) {
-        return value;
+    if let Some((value, asked)) = all.get_mut(&key) {
+        *asked = now;
+        return Arc::clone(value);
+    }
+    let is_held = |value: &Arc<V>| Arc::strong_count(value) > 1;
+    all.retain(|_, (value, asked)| is_held(value) || now.duration_since(*asked) < KEPT);
+    if all.len() >= MOST_KEPT {
+        let idle = all.iter().filter(|(_, (value, _))| !is_held(value));
+        if let Some(oldest) = idle.min_by_key(|(_, (_, asked))| *asked).map(|(key, _)| key.clone()) {
+            all.remove(&oldest);
+        }
     }
     let value = Arc::new(make());
-    all.retain(|_, old| old.strong_count() > 0);
-    all.insert(key, Arc::downgrade(&value));
+    all.insert(key, (Arc::clone(&value), now));
     value
 }

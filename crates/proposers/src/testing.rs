@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 pub mod history;
 mod provider;
+pub mod replay;
 mod script;
 
 pub use provider::{FakeAnswer, FakeProvider, FakeProviderBuilder};

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::{Config, ConfigError, Environment, File, FileFormat};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::sessions::SessionSettings;
 use crate::tools::AddressPolicy;
@@ -39,8 +40,20 @@ pub struct ServerSettings {
     pub bind: SocketAddr,
     /// Connections held at once.
     pub max_connections: usize,
+    /// Where operators read the figures; empty means nowhere.
+    #[serde(deserialize_with = "address_or_none")]
+    pub metrics_bind: Option<SocketAddr>,
     /// Time for running tools when the server stops, in milliseconds.
     pub drain_ms: u64,
+}
+
+/// An address, or an empty text for none.
+fn address_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| D::Error::custom("an IP address and a port, or nothing"))
 }
 
 /// Section `storage`.
@@ -193,6 +206,10 @@ mod tests {
         let settings = Settings::load(None, &[("server.bind", "127.0.0.1:0".to_owned())]).unwrap();
         assert_eq!(settings.server.bind.port(), 0);
         assert_eq!(settings.tools.addresses, Addresses::Public);
+        assert_eq!(settings.server.metrics_bind, None);
+        let with = |bind: &str| Settings::load(None, &[("server.metrics_bind", bind.to_owned())]);
+        assert_eq!(with("127.0.0.1:9464").unwrap().server.metrics_bind.map(|bind| bind.port()), Some(9464));
+        assert!(with("everywhere").is_err());
         assert!(Settings::load(None, &[("server.bnid", "x".to_owned())]).is_err());
         assert!(Settings::load(None, &[("sessions.mailbox", "0".to_owned())]).is_err());
     }

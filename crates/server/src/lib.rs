@@ -13,6 +13,7 @@ pub mod failure;
 pub mod hooks;
 pub mod http;
 pub mod local;
+pub mod metrics;
 pub mod node;
 pub mod observers;
 pub mod openapi;

@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::hooks::HttpHooks;
 use crate::http::{ServeOptions, serve};
 use crate::local::{Local, LocalError};
+use crate::metrics::Metrics;
 use crate::protocol::{PROTOCOL, are_compatible};
 use crate::sessions::{Bundles, Deltas, Deps, Nodes, Sessions};
 use crate::sweep::Sweeper;
@@ -36,6 +37,8 @@ use crate::tools::{HttpRunner, Tools};
 pub const FIRST_TENANT: &str = "default";
 /// The SQLite file within the node's directory.
 const SQLITE_FILE: &str = "toolgate.sqlite";
+/// Connections of those who collect the figures.
+const COLLECTORS: usize = 32;
 /// The principal of the first key.
 const FIRST_ACTOR: &str = "admin";
 
@@ -84,6 +87,8 @@ pub enum StartError {
 pub struct Node {
     /// Where it listens.
     pub addr: SocketAddr,
+    /// Where operators read the figures.
+    pub metrics_addr: Option<SocketAddr>,
     /// The first API key, when this start made one. Shown once.
     pub first_key: Option<SecretString>,
     /// Sessions that were under way and go on.
@@ -122,6 +127,7 @@ impl Node {
             master: local.master.clone(),
             models: Proposers::new()?,
             deltas: Deltas::default(),
+            metrics: Metrics::default(),
             tools: Arc::new(Tools::new(runner)),
             hooks: Arc::new(hooks),
             bundles: Bundles::default(),
@@ -131,13 +137,23 @@ impl Node {
         });
         let app = App::new(sessions.clone(), store, clock, pepper, HttpLimits::default());
         let bind = settings.server.bind;
-        let socket = TcpListener::bind(bind).await.map_err(|source| StartError::Listen { bind, source })?;
-        let addr = socket.local_addr().map_err(|source| StartError::Listen { bind, source })?;
+        let (socket, addr) = listen(bind).await?;
+        let figures = match settings.server.metrics_bind {
+            Some(bind) => Some(listen(bind).await?),
+            None => None,
+        };
+        let metrics_addr = figures.as_ref().map(|(_, addr)| *addr);
         let resumed = sessions.start().await?;
         let channel = Channel::new(ChannelSettings {
             origins: settings.channel.allowed_origins.clone(),
             ..ChannelSettings::default()
         });
+        if let Some((socket, _)) = figures {
+            let options =
+                ServeOptions { max_connections: COLLECTORS, drain: Duration::ZERO, ..ServeOptions::default() };
+            let router = crate::metrics::routes(app.clone(), channel.clone());
+            tokio::spawn(serve(socket, router, options, stop.clone()));
+        }
         let router = crate::router::router(app.clone(), crate::channel::routes(channel.clone()));
         let drain = Duration::from_millis(settings.server.drain_ms);
         let options =
@@ -149,7 +165,20 @@ impl Node {
         let sweeper = Sweeper::start(Arc::clone(&deps.store), Arc::clone(&deps.clock));
         app.set_ready(true);
         tokio::spawn(drain_when_told(app.clone()));
-        Ok(Self { addr, first_key, resumed, app, channel, drain, stop, listener, observers, sweeper, _local: local })
+        Ok(Self {
+            addr,
+            metrics_addr,
+            first_key,
+            resumed,
+            app,
+            channel,
+            drain,
+            stop,
+            listener,
+            observers,
+            sweeper,
+            _local: local,
+        })
     }
 
     /// The shared handles.
@@ -174,6 +203,13 @@ impl Node {
             Err(error) => tracing::warn!(%error, "the listener did not end well"),
         }
     }
+}
+
+async fn listen(bind: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { bind, source };
+    let socket = TcpListener::bind(bind).await.map_err(failed)?;
+    let addr = socket.local_addr().map_err(failed)?;
+    Ok((socket, addr))
 }
 
 /// The database URL of a log that is gone when the server ends: what a benchmark compares a real one with.

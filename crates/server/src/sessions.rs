@@ -270,6 +270,11 @@ impl Sessions {
         self.registry.held()
     }
 
+    /// How many sessions in memory run, and how many wait for something outside.
+    pub(crate) fn census(&self) -> (usize, usize) {
+        self.registry.census()
+    }
+
     /// Starts nothing new and waits until running tools have reported.
     pub async fn stop(&self) {
         self.deps.stopping.cancel();
@@ -330,6 +335,7 @@ impl Sessions {
         match created {
             Created::Ok { .. } | Created::Already { .. } => {
                 crash::point("K1");
+                deps.metrics.appended(&before, &events, &snapshot.state, &bundle);
                 let key = SessionKey { tenant: caller.tenant.clone(), session: id };
                 self.registry.adopt(&key, journal.into_loaded(&snapshot));
                 Ok(Opened::Created(snapshot))

@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -22,6 +23,22 @@ const WAITING: usize = 1_024;
 /// The lanes through which sessions write. Writes of one session always take the same lane, in the order given.
 pub struct Lanes {
     lanes: Vec<mpsc::Sender<Waiting>>,
+    counts: Arc<Counts>,
+}
+
+/// What the lanes have written so far, failures included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Appends and creations of sessions.
+    pub writes: u64,
+    /// Writes of the database that carried them.
+    pub batches: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    writes: AtomicU64,
+    batches: AtomicU64,
 }
 
 /// A write and whoever waits for its answer.
@@ -46,12 +63,20 @@ impl Lanes {
         W: Fn(Vec<Write>) -> F + Clone + Send + 'static,
         F: Future<Output = Vec<Result<Wrote, StoreError>>> + Send + 'static,
     {
+        let counts = Arc::<Counts>::default();
         let start = |_| {
             let (sender, receiver) = mpsc::channel(WAITING);
-            tokio::spawn(lane(receiver, write.clone()));
+            tokio::spawn(lane(receiver, write.clone(), Arc::clone(&counts)));
             sender
         };
-        Self { lanes: (0..lanes.get()).map(start).collect() }
+        Self { lanes: (0..lanes.get()).map(start).collect(), counts }
+    }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Written { writes: read(&self.counts.writes), batches: read(&self.counts.batches) }
     }
 
     /// Appends, as [`EventLog::append`](crate::EventLog::append) does. May be dropped half-way: an append that a lane has
@@ -97,14 +122,16 @@ impl fmt::Debug for Lanes {
     }
 }
 
-async fn lane<W, F>(mut waiting: mpsc::Receiver<Waiting>, write: W)
+async fn lane<W, F>(mut waiting: mpsc::Receiver<Waiting>, write: W, counts: Arc<Counts>)
 where
     W: Fn(Vec<Write>) -> F,
     F: Future<Output = Vec<Result<Wrote, StoreError>>> + Send + 'static,
 {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, MOST).await > 0 {
-        let writes = batch.iter().map(|one| one.write.clone()).collect();
+        let writes: Vec<Write> = batch.iter().map(|one| one.write.clone()).collect();
+        counts.writes.fetch_add(writes.len() as u64, Ordering::Relaxed);
+        counts.batches.fetch_add(1, Ordering::Relaxed);
         // A task of its own: a write that panics costs its own batch, not the lane.
         let mut answers = crash::reply(tokio::spawn(write(writes)).await.unwrap_or_default()).into_iter();
         for Waiting { write: _, answer } in batch.drain(..) {

@@ -35,7 +35,7 @@ pub use error::{Guard, StoreError};
 pub use event_log::{EventLog, MAX_PAGE, MAX_PAGE_BYTES, Registry, Store};
 pub use header::{FORMAT, Header, PayloadMeta};
 pub use keys::{ContentKey, KeyError, MasterKey, WrappedKey, place};
-pub use lanes::Lanes;
+pub use lanes::{Lanes, Written};
 pub use ledger::{
     Charge, Ledger, MAX_AMOUNT, MAX_CHARGES, MAX_COUNTER, MAX_SETTLEMENTS, Reservation, Reserved, Settlement, Usage,
     UsageCursor,

@@ -135,7 +135,8 @@ async fn without_agreement_a_human_may_be_asked() {
     let session = vote.caller.until(&id, "an approval", |s| s["status"] == "waiting_approval").await;
     assert!(vote.tool.journal().is_empty());
     let approval = &session["waiting"]["approvals"][0];
-    let shown = vote.caller.get(&format!("/v1/approvals/{}", approval["id"].as_str().unwrap())).await.expect(200).json();
+    let shown =
+        vote.caller.get(&format!("/v1/approvals/{}", approval["id"].as_str().unwrap())).await.expect(200).json();
     assert_eq!((&shown["vote"]["groups"], &shown["vote"]["result"]), (&json!([[1], [2], [3]]), &json!("escalated")));
     let path = format!("/v1/approvals/{}/decision", approval["id"].as_str().unwrap());
     let approver = vote.caller.with_scopes("grace", &["approvals:write"]).await;

@@ -170,7 +170,7 @@ pub(crate) fn run(seconds: u64, corpus: &Path, seed: Option<u64>) -> Result<Repo
     let found: Vec<Result<Found, Error>> = std::thread::scope(|scope| {
         let work = |target: Target| move || fuzz(target, until, &corpus.join(target.name()), seed);
         let threads: Vec<_> = Target::ALL.into_iter().map(|target| scope.spawn(work(target))).collect();
-        let lost = |_| Err(Error::Output(std::io::Error::other("a reader panicked; its input is kept in the corpus")));
+        let lost = |_| Err(Error::Io(std::io::Error::other("a reader panicked; its input is kept in the corpus")));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
     });
     for (target, found) in Target::ALL.into_iter().zip(found) {

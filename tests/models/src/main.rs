@@ -57,7 +57,7 @@ enum Error {
     #[error("{0}, line {1}: {2}")]
     Line(PathBuf, usize, serde_json::Error),
     #[error("{0}")]
-    Output(#[from] io::Error),
+    Io(#[from] io::Error),
 }
 
 fn run() -> Result<Report, Error> {

@@ -1,13 +1,17 @@
-//! Recorded exchanges through the decoders: whole, in pieces of 1, 7 and 4,096 bytes, and cut. The chat completions must
+//! Recorded exchanges through the decoders: whole, in pieces of 1, 7 and 4,096 bytes, cut, and hung. The chat completions must
 //! agree with OpenAI's SDK, row by row, or differ for a reason that is named. What is not here: fetching the data.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 use toolgate_core::ask::Ask;
 use toolgate_core::bundle::model::ModelDef;
 use toolgate_core::proposal::{Ballot, BallotVerdict, MalformedReason, Proposal, ProviderFailure};
+use toolgate_proposers::testing::replay::{Sent, replay};
 use toolgate_proposers::{Reply, StreamDecoder, decode};
 
 use crate::report::Report;
@@ -17,6 +21,8 @@ use crate::{Error, lines};
 const SIZES: [usize; 3] = [1, 7, 4_096];
 /// Places at which each answer is cut.
 const CUTS: usize = 24;
+/// Longest silence, and time for the whole, of an answer that hangs.
+const TIMES_MS: (u64, u64) = (5_000, 30_000);
 
 #[derive(Deserialize)]
 struct Row {
@@ -55,6 +61,8 @@ pub(crate) fn run(traffic: &Path, oracle: &Path) -> Result<Report, Error> {
     let rows: Vec<Row> = lines::read(traffic)?;
     let oracle: Vec<Oracle> = lines::read(oracle)?;
     let mut report = Report::default();
+    // Time passes only where everybody waits for it.
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let mut chat = 0;
     for row in &rows {
         let (format, provider) = match row.path.as_str() {
@@ -80,6 +88,7 @@ pub(crate) fn run(traffic: &Path, oracle: &Path) -> Result<Report, Error> {
         report.count(&format!("{format}: calls"), calls(&ballot).len() as u64);
         exchange.in_pieces(&ballot, &mut report);
         exchange.cut(&ballot, &mut report);
+        exchange.hung(&ballot, &runtime, &mut report);
         if format == "chat" {
             match oracle.iter().find(|known| known.row == chat) {
                 Some(known) => agree(known, &ballot, row, &mut report),
@@ -187,6 +196,39 @@ impl<'a> Exchange<'a> {
             );
             if !is_typed && ballot.verdict != whole.verdict {
                 report.fail(format!("{}: cut at {cut}/{CUTS} it is {}", self.row.file, kind(&ballot)));
+            }
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// An answer that stops anywhere and stays open ends with its time: with the silence between two pieces where that is
+    /// bounded, else with the time for the whole. One that is complete by then is what it is.
+    fn hung(&self, whole: &Ballot, runtime: &Runtime, report: &mut Report) {
+        let (idle_ms, total_ms) = TIMES_MS;
+        let content_type = if self.row.sse.is_some() { "text/event-stream" } else { "application/json" };
+        for (idle_timeout_ms, bound_ms) in [(Some(idle_ms), idle_ms), (None, total_ms)] {
+            let def = ModelDef { timeout_ms: total_ms, idle_timeout_ms, ..self.def.clone() };
+            for cut in 0..=CUTS {
+                let (body, _) = self.body.as_bytes().split_at(self.body.len() * cut / CUTS);
+                let status = self.row.status.unwrap_or(200);
+                let sent = Sent { status, content_type, body, piece: SIZES[2], every: Duration::ZERO, hangs: true };
+                let (ballot, took) = runtime.block_on(async {
+                    let began = Instant::now();
+                    (replay(sent, &self.ask, &def).await, began.elapsed())
+                });
+                report.count("answers hung", 1);
+                let timed_out =
+                    matches!(&ballot.verdict, BallotVerdict::Failed { reason: ProviderFailure::TimedOut, .. });
+                if timed_out {
+                    report.count("answers hung: timed out", 1);
+                }
+                if !timed_out && ballot.verdict != whole.verdict {
+                    report.fail(format!("{}: hung at {cut}/{CUTS} it is {}", self.row.file, kind(&ballot)));
+                }
+                if took > Duration::from_millis(bound_ms + 1) || (timed_out && took < Duration::from_millis(bound_ms)) {
+                    report.fail(format!("{}: hung at {cut}/{CUTS} it took {took:?}", self.row.file));
+                }
             }
         }
     }

@@ -85,6 +85,13 @@ pub struct ModelDef {
     /// Time until the first byte of an answer in milliseconds, 1 to 600,000; absent means that only `timeout_ms` bounds it.
     #[serde(default)]
     pub first_byte_timeout_ms: Option<u64>,
+    /// Time for the connection in milliseconds, 1 to 600,000; absent means ten seconds.
+    #[serde(default)]
+    pub connect_timeout_ms: Option<u64>,
+    /// Longest silence between two pieces of an answer in milliseconds, 1 to 600,000; absent means that only `timeout_ms`
+    /// bounds it.
+    #[serde(default)]
+    pub idle_timeout_ms: Option<u64>,
     /// Least time between the starts of two requests in milliseconds, 0 to 60,000.
     #[serde(default)]
     pub min_interval_ms: u64,

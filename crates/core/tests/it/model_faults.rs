@@ -23,6 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
         (real(json!({"min_interval_ms": 60_001})), "/models/real/min_interval_ms", "range"),
         (real(json!({"max_concurrency_per_tenant": 0})), "/models/real/max_concurrency_per_tenant", "range"),
         (real(json!({"first_byte_timeout_ms": 0})), "/models/real/first_byte_timeout_ms", "range"),
+        (real(json!({"connect_timeout_ms": 0})), "/models/real/connect_timeout_ms", "range"),
+        (real(json!({"idle_timeout_ms": 600_001})), "/models/real/idle_timeout_ms", "range"),
         (real(json!({"breaker": {"failures": 0}})), "/models/real/breaker/failures", "range"),
         (real(json!({"breaker": {"open_ms": 600_001}})), "/models/real/breaker/open_ms", "range"),
         (real(json!({"fallback": "none"})), "/models/real/fallback", "model_exists"),

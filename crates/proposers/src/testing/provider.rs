@@ -2,6 +2,7 @@
 //! what a strict provider would have refused. What is not here: the list of what is refused (`history`).
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ impl FakeAnswer {
         self
     }
 
-    fn response(self) -> Response {
+    fn response(self, sent: Arc<AtomicUsize>) -> Response {
         let end = self.cut_at.unwrap_or(self.body.len()).min(self.body.len());
         let body = self.body.slice(..end);
         let size = self.piece.unwrap_or(end).max(1);
@@ -116,9 +117,14 @@ impl FakeAnswer {
             if is_cut { Err(std::io::Error::other("cut")) } else { Ok(Bytes::new()) }
         });
         // One piece at a time, so that what was sent before a cut also arrives.
-        let pieces = stream::iter(pieces).then(|piece| async move {
-            tokio::task::yield_now().await;
-            piece
+        let pieces = stream::iter(pieces).then(move |piece| {
+            if let Ok(piece) = &piece {
+                sent.fetch_add(piece.len(), Ordering::Relaxed);
+            }
+            async move {
+                tokio::task::yield_now().await;
+                piece
+            }
         });
         let mut response = Body::from_stream(pieces.chain(last)).into_response();
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -159,7 +165,7 @@ impl FakeProviderBuilder {
     pub async fn start(self) -> std::io::Result<FakeProvider> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { plan: self, seen: Mutex::default() });
+        let shared = Arc::new(Shared { plan: self, seen: Mutex::default(), sent: Arc::default() });
         let app = Router::new().fallback(serve).with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { drop(axum::serve(listener, app).await) });
         Ok(FakeProvider { address, shared, task })
@@ -170,6 +176,7 @@ impl FakeProviderBuilder {
 struct Shared {
     plan: FakeProviderBuilder,
     seen: Mutex<Seen>,
+    sent: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -217,6 +224,12 @@ impl FakeProvider {
         self.shared.seen().requests.clone()
     }
 
+    /// How many bytes of its answers were taken, as far as this side can tell: buffers on the way count as taken.
+    #[must_use]
+    pub fn sent(&self) -> usize {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
     /// What was wrong with them, each with the number of the request, from 0; also that the answers ran out.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
@@ -247,9 +260,10 @@ async fn serve(State(shared): State<Arc<Shared>>, request: axum::extract::Reques
     match answer {
         Some(answer) => {
             tokio::time::sleep(answer.wait).await;
-            answer.response()
+            answer.response(Arc::clone(&shared.sent))
         }
         // A status that nobody repeats.
-        None => FakeAnswer::error(400, "no_answer_left", "the fake provider has given all its answers").response(),
+        None => FakeAnswer::error(400, "no_answer_left", "the fake provider has given all its answers")
+            .response(Arc::clone(&shared.sent)),
     }
 }

@@ -2,6 +2,7 @@
 //! misbehaves.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail loudly")]
 
+mod bad_input;
 mod classifier;
 mod envelope;
 mod field_cases;

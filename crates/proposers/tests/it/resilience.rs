@@ -138,6 +138,44 @@ async fn the_first_byte_has_a_time_of_its_own_and_is_waited_for_again() {
 }
 
 #[tokio::test]
+async fn an_answer_that_falls_silent_is_given_up_and_asked_for_again() {
+    let text = stream_of(&completion_of_text("fine"));
+    let half = FakeAnswer::raw(200, "text/event-stream", text[..text.len() / 3].to_owned()).then_hangs();
+    let provider = start(answers([half, FakeAnswer::stream(&completion_of_text("whole"))])).await;
+    let settings = json!({"stream": true, "timeout_ms": 20_000, "idle_timeout_ms": 200, "retries": 1});
+    let ballot = propose(&provider, settings, None).await;
+    assert_eq!(
+        (done(&ballot), &ballot.normalised[..]),
+        (json!("whole"), &["attempt_discarded:timed_out".to_owned()][..])
+    );
+    // The end is there: that nothing follows is no loss.
+    let complete = FakeAnswer::stream(&completion_of_text("fine")).then_hangs();
+    let provider = start(answers([complete])).await;
+    assert_eq!(done(&propose(&provider, json!({"stream": true, "idle_timeout_ms": 200}), None).await), json!("fine"));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_made_in_its_time_is_given_up() {
+    // A queue of one that is full: the kernel lets further callers wait.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(Ok(connection)) =
+        tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await
+    {
+        waiting.push(connection);
+    }
+    let fields = json!({"base_url": format!("http://{address}/v1"), "connect_timeout_ms": 200, "timeout_ms": 60_000, "retries": 0});
+    let proposer = Proposers::new().unwrap().proposer(&def(fields));
+    let began = std::time::Instant::now();
+    let ballot = proposer.propose(&ask(catalogue()), SEAT).await;
+    assert_eq!(failure(&ballot).0, ProviderFailure::Transport, "{ballot:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn bad_streams_have_their_reasons_in_bounded_memory() {
     let piece = "a".repeat(16 << 10);
     let endless =
@@ -197,6 +235,18 @@ async fn a_provider_that_keeps_failing_is_left_alone() {
     let ballot = one.propose(&ask(catalogue()), SEAT).await;
     assert!(failure(&ballot).1.contains("is not asked for another"), "{ballot:?}");
     assert_eq!(busy.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_provider_outlives_the_question() {
+    let busy = start(answers([FakeAnswer::error(503, "busy", "later")]).repeat_last()).await;
+    let factory = Proposers::new().unwrap();
+    let def = def(json!({"base_url": busy.base_url(), "retries": 0, "breaker": {"failures": 2, "open_ms": 60_000}}));
+    // Nobody holds the model between two questions.
+    for _ in 0..3 {
+        failure(&factory.proposer(&def).propose(&ask(catalogue()), SEAT).await);
+    }
+    assert_eq!((busy.requests().len(), factory.breakers().open, factory.breakers().closed), (2, 1, 0));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 )]
 
 mod calls;
+mod deltas;
 mod ends;
 mod follows;
 mod world;

@@ -21,7 +21,7 @@ use crate::http::extract::{Path, Query};
 use crate::http::headers::{EventForm, event_form, last_event_id};
 use crate::http::probe::noting;
 use crate::http::wait::moved;
-use crate::openapi::{NotAcceptable, TooMany};
+use crate::openapi::{NotAcceptable, TooMany, Unprocessable};
 use crate::wire::delta::DeltaLine;
 use crate::wire::event::EventView;
 
@@ -61,7 +61,6 @@ pub struct EventPage {
 /// A line of a stream.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is used: events are written once for all who read them")]
 pub enum StreamLine {
     /// An event.
     Event(EventView),
@@ -91,7 +90,8 @@ pub enum StreamLine {
             (StreamLine = "text/event-stream"),
         )),
         (status = 204, description = "The session is closed, and nothing is left"),
-        (status = 406, response = NotAcceptable), (status = 429, response = TooMany),
+        (status = 406, response = NotAcceptable), (status = 422, response = Unprocessable),
+        (status = 429, response = TooMany),
     )
 )]
 pub async fn list_events(

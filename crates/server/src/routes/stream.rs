@@ -166,7 +166,7 @@ impl Feed {
                 () = self.app.stopping().cancelled() => return Some(End::Stopping),
                 () = self.frames.closed() => return Some(End::Reader),
                 more = self.follow.more(until.saturating_duration_since(Instant::now())) => match more {
-                    More::Perhaps => return None,
+                    More::Perhaps | More::NotYet => true,
                     More::Gone => {
                         // The owner unloaded the session; follow it anew, though not in a tight loop.
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -176,7 +176,6 @@ impl Feed {
                         }
                         return None;
                     }
-                    More::NotYet => true,
                 },
                 piece = next(self.deltas.as_mut()) => {
                     self.show(&piece);

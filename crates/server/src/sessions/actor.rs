@@ -457,6 +457,7 @@ impl<'a> Actor<'a> {
     fn take(&mut self, draft: Draft, sizes: &[usize]) -> Vec<Recorded> {
         let Draft { events, mut input_id, at, first_seq, after } = draft;
         let epoch = after.epoch;
+        self.deps.metrics.appended(&self.state, &events, &after, &self.bundle);
         self.state = after;
         self.updated_at = at;
         let record = |(seq, event)| Recorded { seq, epoch, at, input_id: input_id.take(), event };

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use toolgate_core::bundle::Bundle;
 use toolgate_core::bundle::model::ModelDef;
 use toolgate_core::event::SummaryFault;
@@ -11,8 +12,8 @@ use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, S
 use toolgate_core::proposal::{Ballot, BallotVerdict, Proposal, ProviderFailure, Usage};
 use toolgate_core::session::Session;
 use toolgate_core::{digest, transcript};
-use toolgate_proposers::{DeltaSink, Proposer};
 use toolgate_proposers::classifier::{ClassifyAsk, ClassifyFailure};
+use toolgate_proposers::{DeltaSink, Proposer};
 use toolgate_store::SessionKey;
 
 use super::deps::Deps;
@@ -30,12 +31,19 @@ pub(super) fn proposal(
     let proposer = bundle.model(model).map(|def| proposer(deps, state, bundle, def));
     let key = state.opened.as_ref().map(|opened| SessionKey { tenant: opened.tenant.clone(), session: state.id });
     let sink = key.map(|key| deps.deltas.sink(key, seat, bundle));
+    let (metrics, name) = (deps.metrics.clone(), model.clone());
+    let provider = bundle.model(model).map(|def| def.provider);
     async move {
         crash::point("K2");
         match proposer {
             Some(proposer) => {
                 let sink = sink.as_ref().map(|sink| -> &dyn DeltaSink { sink });
-                proposer.propose_watched(&ask, place(seat), sink).await
+                let began = Instant::now();
+                let ballot = proposer.propose_watched(&ask, place(seat), sink).await;
+                if let Some(provider) = provider {
+                    metrics.answered(&name, provider, &ballot, began.elapsed());
+                }
+                ballot
             }
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
         }
@@ -52,10 +60,19 @@ pub(super) fn summary(
 ) -> impl Future<Output = SummaryWritten> + Send + 'static {
     let ask = digest::ask(state, bundle);
     let proposer = bundle.model(model).map(|def| proposer(deps, state, bundle, def));
+    let (metrics, name) = (deps.metrics.clone(), model.clone());
+    let provider = bundle.model(model).map(|def| def.provider);
     async move {
         crash::point("K2");
         let ballot = match proposer.zip(ask) {
-            Some((proposer, ask)) => proposer.propose(&ask, place(seat)).await,
+            Some((proposer, ask)) => {
+                let began = Instant::now();
+                let ballot = proposer.propose(&ask, place(seat)).await;
+                if let Some(provider) = provider {
+                    metrics.answered(&name, provider, &ballot, began.elapsed());
+                }
+                ballot
+            }
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
         };
         written(seat, ballot)

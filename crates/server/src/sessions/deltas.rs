@@ -80,8 +80,7 @@ impl Deltas {
     /// Watches a session of a tenant from now on. A session that is not there, or that another node owns, shows nothing.
     pub(super) fn watch(&self, key: SessionKey) -> Watcher {
         let mut sessions = self.sessions();
-        let receiver =
-            sessions.entry(key.clone()).or_insert_with(|| broadcast::Sender::new(WAITING)).subscribe();
+        let receiver = sessions.entry(key.clone()).or_insert_with(|| broadcast::Sender::new(WAITING)).subscribe();
         self.shared.watched.store(sessions.len(), Ordering::Relaxed);
         drop(sessions);
         Watcher { deltas: self.clone(), key, receiver }
@@ -90,6 +89,12 @@ impl Deltas {
     /// Where the pieces of one ballot go.
     pub(super) fn sink(&self, key: SessionKey, seat: Seat, bundle: &Bundle) -> Sink {
         Sink { deltas: self.clone(), key, seat, withholds: withholds(bundle), place: Mutex::default() }
+    }
+
+    /// Whether anybody watches any session.
+    #[cfg(test)]
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.sessions().is_empty()
     }
 
     fn sender(&self, key: &SessionKey) -> Option<broadcast::Sender<Arc<Piece>>> {
@@ -232,15 +237,15 @@ mod tests {
     const SEAT: Seat = Seat { run: 1, step: 1, round: 1, ballot: 1, attempt: 1 };
 
     fn key(tenant: &str) -> SessionKey {
-        let session = SessionId::new("ses_01a228f32d97767e9c20a4e838e1021d").unwrap();
+        let session = "ses_01a228f32d97767e9c20a4e838e1021d".parse().unwrap();
         SessionKey { tenant: TenantId::new(tenant).unwrap(), session }
     }
 
     fn bundle(redact: &Value) -> Bundle {
         let tool = json!({"description": "x", "parameters": {"properties": {"pin": {"type": "string"}}},
-                          "executor": {"builtin": "echo"}, "redact": redact});
+                          "venue": "server", "executor": {"builtin": "echo"}, "redact": redact});
         let text = json!({
-            "version": 1, "tools": {"secretive": tool, "plain": {"description": "x", "parameters": {"properties": {}}, "executor": {"builtin": "echo"}}},
+            "version": 1, "tools": {"secretive": tool, "plain": {"description": "x", "parameters": {"properties": {}}, "venue": "server", "executor": {"builtin": "echo"}}},
             "models": {"m": {"provider": "scripted", "script": [{"done": "x"}]}},
             "default_harness": {"max_steps": 1, "max_tool_calls": 1, "deadline_ms": 60_000},
             "profiles": {"p": {"tools": ["plain"], "model": "m"}}

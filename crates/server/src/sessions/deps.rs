@@ -12,6 +12,7 @@ use super::deltas::Deltas;
 use super::nodes::Nodes;
 use crate::clock::SharedClock;
 use crate::hooks::HookCaller;
+use crate::metrics::Metrics;
 use crate::tools::ToolRunner;
 
 /// What sessions are built on.
@@ -31,6 +32,8 @@ pub struct Deps {
     pub models: Proposers,
     /// Who sees pieces of their answers.
     pub deltas: Deltas,
+    /// What is counted.
+    pub metrics: Metrics,
     /// Runs server tools.
     pub tools: Arc<dyn ToolRunner>,
     /// Asks admission hooks.

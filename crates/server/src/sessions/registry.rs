@@ -104,6 +104,15 @@ impl Registry {
         self.actors().len()
     }
 
+    /// How many sessions in memory run, and how many wait for something outside.
+    pub(super) fn census(&self) -> (usize, usize) {
+        let actors = self.actors();
+        let heads = self.heads();
+        let runs = |key: &&SessionKey| heads.get(*key).is_some_and(|watched| watched.head.borrow().runs);
+        let running = actors.keys().filter(runs).count();
+        (running, actors.len() - running)
+    }
+
     /// Whether the session may be loaded once more, if it could not be of late.
     pub(super) fn may_try(&self, key: &SessionKey) -> bool {
         self.setbacks.may_try(key)

@@ -85,9 +85,7 @@ impl From<&Piece> for ModelDelta {
             shown: match &piece.shown {
                 Shown::Text(text) => DeltaView::Text { text: text.clone() },
                 Shown::Call { index, name } => DeltaView::Call { index: number(*index), name: name.clone() },
-                Shown::Arguments { index, text } => {
-                    DeltaView::Arguments { index: number(*index), text: text.clone() }
-                }
+                Shown::Arguments { index, text } => DeltaView::Arguments { index: number(*index), text: text.clone() },
                 Shown::Discarded => DeltaView::Discarded,
                 Shown::Withheld => DeltaView::Withheld,
             },

@@ -4,6 +4,7 @@
 mod approvals;
 mod auth;
 mod bundles;
+mod deltas;
 mod document;
 mod events;
 mod frame;

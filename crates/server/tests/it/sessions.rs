@@ -17,6 +17,7 @@ use toolgate_core::time::Timestamp;
 use toolgate_proposers::Proposers;
 use toolgate_server::caller::Caller;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
+use toolgate_server::metrics::Metrics;
 use toolgate_server::sessions::{
     Bundles, Deltas, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Snapshot, Submission, VerifyFault,
 };
@@ -112,6 +113,7 @@ async fn start_with(store: Arc<MemoryStore>, clock: SharedClock, settings: Sessi
         ),
         models: Proposers::new().unwrap(),
         deltas: Deltas::default(),
+        metrics: Metrics::default(),
         tools: Arc::new(Tools::new(
             HttpRunner::new(AddressPolicy::Private, Arc::new(toolgate_proposers::EnvSecrets), Arc::new(SystemClock))
                 .unwrap(),

@@ -26,8 +26,14 @@ impl Check {
         if let Some(limit) = model.max_concurrency_per_tenant {
             self.range(format!("{path}/max_concurrency_per_tenant"), u64::from(limit), 1, 10_000);
         }
-        if let Some(limit) = model.first_byte_timeout_ms {
-            self.range(format!("{path}/first_byte_timeout_ms"), limit, 1, 600_000);
+        for (name, limit) in [
+            ("connect_timeout_ms", model.connect_timeout_ms),
+            ("first_byte_timeout_ms", model.first_byte_timeout_ms),
+            ("idle_timeout_ms", model.idle_timeout_ms),
+        ] {
+            if let Some(limit) = limit {
+                self.range(format!("{path}/{name}"), limit, 1, 600_000);
+            }
         }
         if let Some(breaker) = model.breaker {
             self.range(format!("{path}/breaker/failures"), u64::from(breaker.failures), 1, 1_000);

@@ -21,6 +21,7 @@ use crate::auth::{KeyRequest, Pepper, mint};
 use crate::caller::Scope;
 use crate::channel::{Channel, ChannelSettings, pump};
 use crate::clock::{Clock, SystemClock};
+use crate::metrics::Metrics;
 use crate::sessions::{Bundles, Deltas, Deps, Nodes, SessionSettings, Sessions};
 use crate::tools::{AddressPolicy, HttpRunner, Tools};
 
@@ -65,10 +66,23 @@ impl World {
     }
 
     pub(super) async fn with(settings: ChannelSettings) -> Self {
+        Self::over(settings, bundle()).await
+    }
+
+    /// A server with one more profile, `streamed`, whose model is at this address.
+    pub(super) async fn streaming(settings: ChannelSettings, base_url: &str) -> Self {
+        let mut bundle = bundle();
+        bundle["models"]["streamed"] =
+            json!({"provider": "openai", "base_url": base_url, "model": "fake", "stream": true});
+        bundle["profiles"]["streamed"] = json!({"tools": ["terminal"], "model": "streamed"});
+        Self::over(settings, bundle).await
+    }
+
+    async fn over(settings: ChannelSettings, bundle: Value) -> Self {
         let store = Arc::new(MemoryStore::new());
         for tenant in ["acme", "other"] {
             let tenant = TenantId::new(tenant).unwrap();
-            let source = Bundle::load(&bundle().to_string()).unwrap();
+            let source = Bundle::load(&bundle.to_string()).unwrap();
             let row = BundleRow {
                 digest: source.digest(),
                 body: source.source().as_str().as_bytes().to_vec(),
@@ -104,6 +118,7 @@ impl World {
             ),
             models: Proposers::new().unwrap(),
             deltas: Deltas::default(),
+            metrics: Metrics::default(),
             tools: Arc::new(Tools::new(http)),
             bundles: Bundles::default(),
             nodes: Nodes::default(),

@@ -12,13 +12,13 @@ use tower::ServiceExt as _;
 use super::world::{Caller, WAIT, World, id};
 
 /// Reads a stream piece by piece.
-struct Stream {
+pub(super) struct Stream {
     body: axum::body::BodyDataStream,
     text: String,
 }
 
 impl Stream {
-    async fn open(world: &World, caller: &Caller, path: &str, headers: &[(&str, &str)]) -> Self {
+    pub(super) async fn open(world: &World, caller: &Caller, path: &str, headers: &[(&str, &str)]) -> Self {
         let mut request = caller.request(Method::GET, path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -31,7 +31,7 @@ impl Stream {
     }
 
     /// Reads on until the text has this many pieces that satisfy the condition.
-    async fn until(&mut self, what: &str, holds: impl Fn(&str) -> bool) -> &str {
+    pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&str) -> bool) -> &str {
         let read = async {
             while !holds(&self.text) {
                 let piece =
@@ -43,7 +43,7 @@ impl Stream {
         &self.text
     }
 
-    async fn end(mut self) -> String {
+    pub(super) async fn end(mut self) -> String {
         let read = async {
             while let Some(piece) = self.body.next().await {
                 self.text.push_str(std::str::from_utf8(&piece.unwrap()).unwrap());
@@ -55,7 +55,7 @@ impl Stream {
 }
 
 /// The `id`s of an SSE text, each checked against its data.
-fn ids(text: &str) -> Vec<u64> {
+pub(super) fn ids(text: &str) -> Vec<u64> {
     text.split("\n\n")
         .filter(|frame| frame.starts_with("id: "))
         .map(|frame| {

@@ -17,6 +17,7 @@ use toolgate_server::app::{App, HttpLimits};
 use toolgate_server::auth::{KeyRequest, Pepper, mint};
 use toolgate_server::caller::Scope;
 use toolgate_server::clock::{Clock, SharedClock, SystemClock};
+use toolgate_server::metrics::Metrics;
 use toolgate_server::router::router;
 use toolgate_server::sessions::{Bundles, Deltas, Deps, Nodes, SessionSettings, Sessions};
 use toolgate_server::tools::{AddressPolicy, HttpRunner, Tools};
@@ -119,6 +120,7 @@ impl World {
             ),
             models: Proposers::new().unwrap(),
             deltas: Deltas::default(),
+            metrics: Metrics::default(),
             tools: Arc::new(Tools::new(runner.unwrap())),
             bundles: Bundles::default(),
             nodes: Nodes::default(),

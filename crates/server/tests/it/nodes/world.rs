@@ -20,7 +20,10 @@ use toolgate_proposers::{EnvSecrets, Proposers};
 use toolgate_server::caller::Caller;
 use toolgate_server::clock::{Clock, SystemClock};
 use toolgate_server::hooks::HttpHooks;
-use toolgate_server::sessions::{Bundles, Deltas, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Submission};
+use toolgate_server::metrics::Metrics;
+use toolgate_server::sessions::{
+    Bundles, Deltas, Deps, Nodes, OpenRequest, Opened, SessionSettings, Sessions, Submission,
+};
 use toolgate_server::tools::{AddressPolicy, RawOutcome, ToolOrder, ToolRunner};
 use toolgate_store::{BundleRow, Lanes, MasterKey, NodeId, NodeStart, PostgresOptions, PostgresStore, Store, Unsafe};
 
@@ -154,6 +157,7 @@ impl TestNode {
                 master: MasterKey::from_bytes([7; 32]),
                 models: Proposers::new().unwrap(),
                 deltas: Deltas::default(),
+                metrics: Metrics::default(),
                 tools: runner,
                 hooks: Arc::new(HttpHooks::new(AddressPolicy::Private, Arc::new(EnvSecrets)).unwrap()),
                 bundles: Bundles::default(),
