@@ -34,7 +34,7 @@ fn bundle(class: &str) -> Value {
         "default_harness": {"max_steps": 5, "max_tool_calls": 5, "deadline_ms": 60000},
         "profiles": {
             "work": {"tools": ["terminal"], "model": "work"},
-            "quick": {"tools": ["quick"], "model": "quick"},
+            "quick": {"tools": ["quick"], "model": "quick", "on_indeterminate": "feedback"},
             "careful": {"tools": ["careful"], "model": "careful", "approval": {"self_approval": true}}
         }
     })

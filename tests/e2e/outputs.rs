@@ -210,7 +210,9 @@ async fn a_tool_that_does_not_answer_has_timed_out() {
     let (model, tool) = (FakeModel::start(answers).await, FakeTool::ok().await);
     tool.hold();
     let look = with(server_tool(&tool, "look", "once"), "/timeout_ms", json!(300));
-    let (server, caller) = TestServer::with_bundle(&bundle(&model.entry(), &json!({ "look": look }))).await;
+    let mut bundle = bundle(&model.entry(), &json!({ "look": look }));
+    bundle["profiles"]["default"] = json!({"tools": ["look"], "on_indeterminate": "feedback"});
+    let (server, caller) = TestServer::with_bundle(&bundle).await;
     let id = caller.open("default", "go").await;
     let session = caller.until_ended(&id, 1).await;
     assert_eq!(session["run"]["ending"], "done");

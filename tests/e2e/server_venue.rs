@@ -105,7 +105,9 @@ async fn output_is_cut_at_the_tools_limit() {
 async fn silence_is_a_time_out_that_may_have_happened() {
     let tool = FakeTool::ok().await;
     tool.hold();
-    let outcome = outcome(&bundle(&tool.executor("work"), json!({"timeout_ms": 200}))).await;
+    let mut bundle = bundle(&tool.executor("work"), json!({"timeout_ms": 200}));
+    bundle["profiles"]["default"]["on_indeterminate"] = json!("feedback");
+    let outcome = outcome(&bundle).await;
     assert_eq!(outcome["status"], "timed_out");
     assert!(
         outcome["content"]["outcome_detail"].as_str().is_some_and(|detail| detail.contains("may have happened")),
