@@ -432,7 +432,7 @@ async fn a_fallback_is_shown_what_fits_its_own_window() {
     let proposer = Proposers::new().unwrap().proposer_for("acme", &def, Some(&other));
     let ballot = proposer.propose(&long(), SEAT).await;
     assert_eq!(done(&ballot), json!("ok"));
-    let cut = ballot.cut.expect("the fallback reads less");
+    let cut = ballot.cut.unwrap();
     assert_eq!((cut.results, cut.answers, cut.bytes), (1, 0, 4_000));
     let contents = |provider: &FakeProvider| provider.requests()[0]["messages"].to_string();
     assert!(!contents(&first).contains("are left out"), "the first reads all of it");

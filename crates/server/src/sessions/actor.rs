@@ -141,7 +141,6 @@ enum Committed {
 
 impl<'a> Actor<'a> {
     /// The actor on the heap, so that the futures that work on it hold a pointer; of what was loaded nothing stays there.
-    #[expect(clippy::boxed_local, reason = "its memory is given back here, not by the future that loaded it")]
     pub(super) fn boxed(deps: &'a Arc<Deps>, watched: &'a Watched, loaded: Box<Loaded>) -> Box<Self> {
         Box::new(Self::new(deps, watched, *loaded))
     }
