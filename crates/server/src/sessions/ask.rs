@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use toolgate_core::bundle::Bundle;
-use toolgate_core::bundle::model::ModelDef;
+use toolgate_core::bundle::model::{ModelDef, Provider};
 use toolgate_core::event::SummaryFault;
 use toolgate_core::id::ModelName;
 use toolgate_core::input::{ClassificationFailure, Classified, ClassifiedLabel, Seat, SummaryFailure, SummaryWritten};
@@ -18,6 +18,7 @@ use toolgate_store::SessionKey;
 
 use super::deps::Deps;
 use crate::crash;
+use crate::metrics::Metrics;
 
 /// Asks for one ballot.
 pub(super) fn proposal(
@@ -38,12 +39,7 @@ pub(super) fn proposal(
         match proposer {
             Some(proposer) => {
                 let sink = sink.as_ref().map(|sink| -> &dyn DeltaSink { sink });
-                let began = Instant::now();
-                let ballot = proposer.propose_watched(&ask, place(seat), sink).await;
-                if let Some(provider) = provider {
-                    metrics.answered(&name, provider, &ballot, began.elapsed());
-                }
-                ballot
+                counted(&metrics, &name, provider, proposer.propose_watched(&ask, place(seat), sink)).await
             }
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
         }
@@ -65,18 +61,26 @@ pub(super) fn summary(
     async move {
         crash::point("K2");
         let ballot = match proposer.zip(ask) {
-            Some((proposer, ask)) => {
-                let began = Instant::now();
-                let ballot = proposer.propose(&ask, place(seat)).await;
-                if let Some(provider) = provider {
-                    metrics.answered(&name, provider, &ballot, began.elapsed());
-                }
-                ballot
-            }
+            Some((proposer, ask)) => counted(&metrics, &name, provider, proposer.propose(&ask, place(seat))).await,
             None => failed(ProviderFailure::Misconfigured, "the bundle has no such model"),
         };
         written(seat, ballot)
     }
+}
+
+/// Waits for an answer, and counts it with the time it took.
+async fn counted(
+    metrics: &Metrics,
+    model: &ModelName,
+    provider: Option<Provider>,
+    answer: impl Future<Output = Ballot> + Send,
+) -> Ballot {
+    let began = Instant::now();
+    let ballot = answer.await;
+    if let Some(provider) = provider {
+        metrics.answered(model, provider, &ballot, began.elapsed());
+    }
+    ballot
 }
 
 /// What an answer is as a summary.
